@@ -1,0 +1,38 @@
+# di_module(NAME base SOURCES a.cc b.cc DEPS other modules PUBLIC_LIBS … PRIVATE_LIBS …)
+# One static library a module. DEPS names the modules it may include and link, nothing else;
+# tools/check-layers holds every #include against the same list.
+function(di_module)
+  cmake_parse_arguments(M "" "NAME" "SOURCES;DEPS;PUBLIC_LIBS;PRIVATE_LIBS" ${ARGN})
+  set(target di_${M_NAME})
+  add_library(${target} STATIC ${M_SOURCES})
+  target_include_directories(${target} PUBLIC "${CMAKE_SOURCE_DIR}/src")
+  list(TRANSFORM M_DEPS PREPEND di_)
+  target_link_libraries(${target} PUBLIC di_options ${M_DEPS} ${M_PUBLIC_LIBS} PRIVATE ${M_PRIVATE_LIBS})
+  set_property(GLOBAL APPEND PROPERTY DI_MODULES ${target})
+endfunction()
+
+# di_test(NAME base_test LABELS foundation [slow] SOURCES … LIBS di_base …)
+# Tests run in the source root, so they open models/… and tests/… by relative path.
+function(di_test)
+  cmake_parse_arguments(T "" "NAME" "SOURCES;LABELS;LIBS" ${ARGN})
+  add_executable(${T_NAME} ${T_SOURCES})
+  target_include_directories(${T_NAME} PRIVATE "${CMAKE_SOURCE_DIR}/tests")
+  target_link_libraries(${T_NAME} PRIVATE ${T_LIBS} GTest::gtest_main GTest::gmock)
+  gtest_discover_tests(${T_NAME} DISCOVERY_MODE PRE_TEST WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}"
+                       PROPERTIES LABELS "${T_LABELS}" TIMEOUT 900)
+endfunction()
+
+# di_fuzzer(NAME fuzz_json SOURCES … LIBS …): a libFuzzer target under clang; under other compilers
+# the same entry point is linked with a driver that mutates the corpus by itself.
+function(di_fuzzer)
+  cmake_parse_arguments(F "" "NAME" "SOURCES;LIBS" ${ARGN})
+  if(NOT DI_BUILD_FUZZERS)
+    return()
+  endif()
+  add_executable(${F_NAME} ${F_SOURCES} "${CMAKE_SOURCE_DIR}/tests/fuzz/driver.cc")
+  target_include_directories(${F_NAME} PRIVATE "${CMAKE_SOURCE_DIR}/tests")
+  target_link_libraries(${F_NAME} PRIVATE ${F_LIBS})
+  add_test(NAME ${F_NAME} WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}"
+           COMMAND ${F_NAME} --corpus tests/fuzz/corpus/${F_NAME} --seconds 2)
+  set_tests_properties(${F_NAME} PROPERTIES LABELS "foundation;fuzz" TIMEOUT 300)
+endfunction()
