@@ -1,0 +1,16 @@
+// The subcommands of the program `deepinfer`, one file each (<name>_command.cc).
+//
+// A register function adds its subcommand and options to `app`. When the user chose it, its callback runs
+// and stores the program's exit code (common.h) in `exit_code`; both outlive the parse. Keep the command
+// files short: options, one call into the library, printing.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace deepinfer::cli {
+
+void register_version(CLI::App& app, int& exit_code);
+
+}  // namespace deepinfer::cli
