@@ -14,7 +14,7 @@ namespace internal {
 template <class... Parts>
 std::string check_message(const Parts&... parts) {
   std::ostringstream out;
-  (out << ... << parts);
+  static_cast<void>((out << ... << parts));
   return out.str();
 }
 }  // namespace internal
