@@ -70,14 +70,14 @@ struct RmsNormOp {
 };
 
 /// Rotates the last 2*half_dim channels of each of `heads` vectors of width `dim` per row, pairs (2i, 2i+1), by
-/// angle position * frequency[i] (fp32 product), backwards if `inverse`. In place.
+/// the row's angles, backwards if `inverse`. In place. The angles' cosines and sines are tabulated once a step
+/// (kernels/rope_table.h).
 struct RopeOp {
   float* x;
   std::int64_t rows;
   std::int64_t heads;
   std::int64_t dim;
-  const std::int64_t* position;  ///< [rows]
-  const float* frequency;        ///< [half_dim]
+  const float* rotation;  ///< [rows, half_dim, 2]: cos, sin
   std::int64_t half_dim;
   bool inverse;
   Round round;
