@@ -1,0 +1,58 @@
+#include "kernels/registry.h"
+
+#include <array>
+
+#include "base/check.h"
+#include "kernels/ref/ref.h"
+
+namespace deepinfer {
+namespace {
+
+#define DI_REF_KERNEL(name) \
+  Kernel { #name, "ref", "any", NumericsClass::kBitExact, [](OpTable& table) { table.name = ref::name; } }
+
+constexpr std::array kKernels = {
+    DI_REF_KERNEL(linear),         DI_REF_KERNEL(grouped_linear), DI_REF_KERNEL(rms_norm),
+    DI_REF_KERNEL(rope),           DI_REF_KERNEL(quantize),       DI_REF_KERNEL(embed),
+    DI_REF_KERNEL(hyper_mix),      DI_REF_KERNEL(hyper_head),     DI_REF_KERNEL(hyper_collapse),
+    DI_REF_KERNEL(hyper_expand),   DI_REF_KERNEL(cache_round),    DI_REF_KERNEL(window_write),
+    DI_REF_KERNEL(compress),       DI_REF_KERNEL(pool_write),     DI_REF_KERNEL(hadamard),
+    DI_REF_KERNEL(index_select),   DI_REF_KERNEL(attention),      DI_REF_KERNEL(route),
+    DI_REF_KERNEL(experts),        DI_REF_KERNEL(engram_gather),  DI_REF_KERNEL(engram_gate),
+};
+
+#undef DI_REF_KERNEL
+
+}  // namespace
+
+std::span<const Kernel> all_kernels() { return kKernels; }
+
+std::vector<Kernel> chosen_kernels(KernelChoice choice) {
+  std::vector<Kernel> chosen;
+  for (const Kernel& kernel : all_kernels()) {
+    if (kernel.backend == "ref") {
+      chosen.push_back(kernel);
+      continue;
+    }
+    if (choice == KernelChoice::kReference) continue;
+    for (Kernel& present : chosen) {
+      if (present.op == kernel.op) present = kernel;
+    }
+  }
+  return chosen;
+}
+
+OpTable make_op_table(KernelChoice choice) {
+  OpTable table{};
+  for (const Kernel& kernel : chosen_kernels(choice)) kernel.install(table);
+  return table;
+}
+
+bool wants_packed_weights(KernelChoice choice) {
+  for (const Kernel& kernel : chosen_kernels(choice)) {
+    if (kernel.op == "linear") return kernel.backend != "ref";
+  }
+  return false;
+}
+
+}  // namespace deepinfer
