@@ -55,8 +55,8 @@ struct LinearOp {
   Round round;
 };
 
-/// In place or not: y = RMS(x) * weight; weight bf16 [width] or null. mean over `width`; rows x groups vectors, group g
-/// of row t at x + t*stride + g*width.
+/// In place or not: y = round(x * rsqrt(mean(x²) + eps) * weight); weight [width] or null. rows x groups vectors, group
+/// g of row t at x + t*stride + g*width, the same in y.
 struct RmsNormOp {
   const float* x;
   float* y;
@@ -64,7 +64,7 @@ struct RmsNormOp {
   std::int64_t rows;
   std::int64_t groups;
   std::int64_t width;
-  const std::uint16_t* weight;
+  const float* weight;
   float eps;
   Round round;
 };
@@ -343,13 +343,12 @@ struct EngramGatherOp {
   float* out;  ///< [T, count*width]
 };
 
-/// Engram gate: for stream j: dot = Σ_D x_j * (q_weight*k_weight)_j * key_j * rsqrt(mean x_j² + eps) * rsqrt(mean key_j² +
+/// Engram gate: for stream j: dot = Σ_D x_j * qk_weight_j * key_j * rsqrt(mean x_j² + eps) * rsqrt(mean key_j² +
 /// eps) * D^-1/2; gate = sigmoid(copysign(sqrt(max(|dot|, 1e-6)), dot)), 0 for image rows; X_j = round(x_j + gate*value).
 struct EngramGateOp {
   float* x;         ///< [T, 4, D], in place
   const float* kv;  ///< [T, 5*D]: keys of the four streams, then the value
-  const std::uint16_t* q_weight;  ///< bf16 [4, D]
-  const std::uint16_t* k_weight;
+  const float* qk_weight;  ///< [4, D], product of the two stored norm weights
   const std::uint8_t* image;  ///< [T] or null
   std::int64_t rows;
   std::int64_t dim;

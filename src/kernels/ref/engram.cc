@@ -33,9 +33,8 @@ void engram_gate(const Exec& exec, const EngramGateOp& op) {
         const float* key = op.kv + t * (kStreams + 1) * op.dim + j * op.dim;
         std::array<float, kLanes> lanes{};
         for (std::int64_t i = 0; i < op.dim; ++i) {
-          const float w = bf16_to_f32(op.q_weight[j * op.dim + i]) * bf16_to_f32(op.k_weight[j * op.dim + i]);
           float& lane = lanes[static_cast<std::size_t>(i % kLanes)];
-          lane = std::fma(x[i] * w, key[i], lane);
+          lane = std::fma(x[i] * op.qk_weight[j * op.dim + i], key[i], lane);
         }
         const float rstd = 1.0f / std::sqrt(dot(x, x, op.dim) / width + op.eps) *
                            (1.0f / std::sqrt(dot(key, key, op.dim) / width + op.eps));

@@ -32,8 +32,8 @@ void rms_norm(const Exec& exec, const RmsNormOp& op) {
         const float mean = dot(x, x, op.width) / static_cast<float>(op.width);
         const float r = 1.0f / std::sqrt(mean + op.eps);
         for (std::int64_t i = 0; i < op.width; ++i) {
-          const float w = op.weight ? bf16_to_f32(op.weight[i]) : 1.0f;
-          y[i] = rounded(x[i] * r * w, op.round);
+          const float normed = x[i] * r;
+          y[i] = rounded(op.weight ? normed * op.weight[i] : normed, op.round);
         }
       }
     }
