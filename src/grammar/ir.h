@@ -30,7 +30,7 @@ using TokenId = std::int32_t;
 /// Limits ("fuel") that make work on one grammar bounded and the same on every machine. Passing one is an error of
 /// that request (ErrorCode::kDeadline), never of the process.
 struct GrammarLimits {
-  std::uint32_t max_regex_nodes = 2'000'000;    // at 56 bytes and a hash slot each
+  std::uint32_t max_regex_nodes = 500'000;      // about 100 bytes each
   std::uint32_t max_symbols = 500'000;          // right-hand-side symbols and loop arms in all
   std::uint32_t max_row_items = 20'000;         // parser items alive at one position
   std::uint32_t max_rows_per_mask = 50'000;     // parser rows one mask may build

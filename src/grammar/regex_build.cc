@@ -50,7 +50,7 @@ std::uint32_t saturating_add(std::uint32_t a, std::uint32_t b) {
 
 }  // namespace
 
-RegexPool::RegexPool(std::uint32_t max_nodes) : max_nodes_(max_nodes) {
+RegexPool::RegexPool(std::uint32_t max_nodes) : pool_limit_(max_nodes), max_nodes_(max_nodes) {
   nodes_.reserve(64);
   tables_.resize(256, kUnknown);  // table 0 is never used
   arcs_.push_back({{}, kUnknown, 0});
@@ -405,10 +405,17 @@ RegexId RegexPool::repeat(RegexId x, std::uint32_t min, std::uint32_t max) {
   if (n.nullable) min = 0;  // fewer repetitions than asked for can be filled with empty ones
   if (n.nullable && max == 1) return x;
   if (x == bytes(ByteSet::all()) && min == 0 && max == kUnbounded) return kAllRegex;
-  // (X{0,inf}){m,n} = X{0,inf}; (X{0,1}){m,n} = X{0,n}.
-  if (n.kind == Kind::kRepeat && n.b == 0 && n.c == kUnbounded) return x;
-  if (n.kind == Kind::kRepeat && n.b == 0 && n.c == 1) return repeat(n.a, 0, max);
-  if (n.kind == Kind::kRepeat && n.b == 1 && n.c == kUnbounded) return repeat(n.a, min, kUnbounded);
+  // (X{a,b}){m,n} = X{a m, b n} when the ranges [a k, b k] for k = m..n leave no gap.
+  if (n.kind == Kind::kRepeat) {
+    const std::uint64_t gap = n.b == 0 ? 0 : n.b - 1;
+    const bool joined = n.c == kUnbounded ? (min > 0 || n.b <= 1)
+                                          : (min == max || std::uint64_t{min} * (n.c - n.b) >= gap);
+    const std::uint64_t low = std::uint64_t{n.b} * min;
+    const std::uint64_t high = n.c == kUnbounded || max == kUnbounded ? kUnbounded : std::uint64_t{n.c} * max;
+    // A bound beyond 2^32 - 2 iterations is out of any text's reach and counts as none.
+    if (joined && low < kUnbounded)
+      return repeat(n.a, static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(std::min<std::uint64_t>(high, kUnbounded)));
+  }
   Node node{Kind::kRepeat, min == 0, n.boolean, 0, static_cast<std::uint16_t>(n.depth + 1), 0, x, min, max, 0, 0, 0, {}};
   if (!n.boolean || min == 0) node.liveness = 1;
   return intern(node);

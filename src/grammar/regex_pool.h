@@ -12,6 +12,7 @@
 // Derivatives after J. A. Brzozowski, "Derivatives of regular expressions", J. ACM 11(4), 1964.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -40,7 +41,7 @@ struct RegexHash {
 
 class RegexPool {
  public:
-  explicit RegexPool(std::uint32_t max_nodes = 2'000'000);
+  explicit RegexPool(std::uint32_t max_nodes = 500'000);
 
   // ---- Construction. Operands are ids of this pool.
   RegexId bytes(const ByteSet& set);
@@ -101,6 +102,10 @@ class RegexPool {
   std::string to_string(RegexId x) const;
 
   bool exceeded() const { return exceeded_; }
+  /// From here on at most `nodes` further nodes (and never more than the pool's limit).
+  void grant(std::uint32_t nodes) {
+    max_nodes_ = static_cast<std::uint32_t>(std::min<std::size_t>(pool_limit_, nodes_.size() + nodes));
+  }
   bool out_of_fuel() const { return out_of_fuel_; }
   std::size_t node_count() const { return nodes_.size(); }
   std::size_t memory_bytes() const;
@@ -141,6 +146,7 @@ class RegexPool {
   RegexId utf8_node(std::span<const std::pair<std::string, std::string>> sequences, std::size_t position);
   void print(RegexId x, int depth, std::string& out) const;
 
+  std::uint32_t pool_limit_;
   std::uint32_t max_nodes_;
   bool exceeded_ = false;
   bool out_of_fuel_ = false;
