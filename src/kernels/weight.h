@@ -25,8 +25,9 @@ struct Weight {
   const std::uint8_t* data = nullptr;   ///< row-major as stored [n, k] (kFp4: [n, k/2]); may be null once packed
   const std::uint8_t* scale = nullptr;  ///< kFp8: [ceil(n/B), ceil(k/B)]; kFp4: [n, k/32]
   std::int64_t scale_block = 0;         ///< B of kFp8: 32 or 128
-  const std::uint8_t* packed = nullptr;  ///< the same values in tile order, or null
-  const float* packed_scale = nullptr;   ///< [ceil(n/16), ceil(k/32), 16] multipliers of the packed tiles (kFp8, kFp4)
+  const std::uint8_t* packed = nullptr;        ///< the same values in tile order, or null
+  const std::uint8_t* packed_scale = nullptr;  ///< ue8m0 multipliers of the tiles: kFp8 [ceil(n/16), ceil(k/32)], one for
+                                               ///< the 16 rows; kFp4 [ceil(n/16), ceil(k/32), 16]; null otherwise
 };
 
 }  // namespace deepinfer
