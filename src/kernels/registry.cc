@@ -3,13 +3,22 @@
 #include <array>
 
 #include "base/check.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/ref/ref.h"
 
 namespace deepinfer {
 namespace {
 
 #define DI_REF_KERNEL(name) \
-  Kernel { #name, "ref", "any", NumericsClass::kBitExact, [](OpTable& table) { table.name = ref::name; } }
+  Kernel { #name, "ref", "any", NumericsClass::kBitExact, [](OpTable& table) { table.name = ref::name; }, [] { return true; } }
+// The portable form of the CPU kernels is exact but no faster than the reference, so it is not chosen.
+#define DI_CPU_KERNEL(name)                                                                  \
+  Kernel {                                                                                   \
+    #name, "cpu", "avx512 or avx2, at run time", NumericsClass::kBitExact,                   \
+        [](OpTable& table) { table.name = cpu::name; },                                      \
+        [] { return cpu::current_isa() != cpu::Isa::kPortable; }                             \
+  }
 
 constexpr std::array kKernels = {
     DI_REF_KERNEL(linear),         DI_REF_KERNEL(grouped_linear), DI_REF_KERNEL(rms_norm),
@@ -19,9 +28,11 @@ constexpr std::array kKernels = {
     DI_REF_KERNEL(compress),       DI_REF_KERNEL(pool_write),     DI_REF_KERNEL(hadamard),
     DI_REF_KERNEL(index_select),   DI_REF_KERNEL(attention),      DI_REF_KERNEL(route),
     DI_REF_KERNEL(experts),        DI_REF_KERNEL(engram_gather),  DI_REF_KERNEL(engram_gate),
+    DI_CPU_KERNEL(linear),         DI_CPU_KERNEL(grouped_linear),
 };
 
 #undef DI_REF_KERNEL
+#undef DI_CPU_KERNEL
 
 }  // namespace
 
@@ -34,7 +45,7 @@ std::vector<Kernel> chosen_kernels(KernelChoice choice) {
       chosen.push_back(kernel);
       continue;
     }
-    if (choice == KernelChoice::kReference) continue;
+    if (choice == KernelChoice::kReference || !kernel.usable()) continue;
     for (Kernel& present : chosen) {
       if (present.op == kernel.op) present = kernel;
     }

@@ -25,6 +25,7 @@ struct Kernel {
   std::string_view isa;      ///< what it was chosen for, such as "any" or "avx2 or avx512, at run time"
   NumericsClass numerics;
   void (*install)(OpTable&);  ///< puts itself into the table
+  bool (*usable)();           ///< can this machine execute it?
 };
 
 /// Every implementation in the program, reference first; later ones of the same operator are faster.
