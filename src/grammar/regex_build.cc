@@ -95,6 +95,10 @@ RegexId RegexPool::intern(Node node, std::span<const RegexId> node_kids) {
       break;
     case Kind::kNot:
     case Kind::kShortest: h.add(nodes_[node.a].hash); break;
+    case Kind::kMultiple:
+      h.add((std::uint64_t{node.a} << 32) | node.b);
+      h.add(node.c);
+      break;
     default: break;
   }
   node.hash = h.done();
@@ -393,6 +397,24 @@ RegexId RegexPool::shortest(RegexId x) {
   if (n.nullable) return kEpsilonRegex;
   if (x == kEmptyRegex || n.kind == Kind::kBytes || n.kind == Kind::kShortest) return x;
   return intern({Kind::kShortest, false, true, 0, static_cast<std::uint16_t>(n.depth + 1), 0, x, 0, 0, 0, 0, 0, {}});
+}
+
+// `places`: digits that still count after the point; once they are used only zeros may follow.
+RegexId RegexPool::decimal_state(std::uint32_t modulus, std::uint32_t remainder, std::uint32_t places) {
+  if (modulus == 0 || modulus > kMaxModulus) {
+    exceeded_ = true;
+    return kEmptyRegex;
+  }
+  const std::uint32_t left = places & ~kAfterPoint;
+  std::uint64_t shifted = remainder % modulus;
+  std::uint64_t reach = 1;  // 10^left, as far as it matters
+  for (std::uint32_t i = 0; i < left; ++i) {
+    shifted = shifted * 10 % modulus;
+    reach = std::min<std::uint64_t>(reach * 10, modulus);
+  }
+  // Behind the point the digits left can only add 0 .. 10^left - 1.
+  if ((places & kAfterPoint) != 0 && (modulus - shifted) % modulus >= reach) return kEmptyRegex;
+  return intern({Kind::kMultiple, shifted == 0, true, 1, 1, 0, modulus, remainder % modulus, places, 0, 0, 0, {}});
 }
 
 RegexId RegexPool::repeat(RegexId x, std::uint32_t min, std::uint32_t max) {

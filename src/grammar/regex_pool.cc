@@ -101,6 +101,17 @@ RegexId RegexPool::derive_raw(RegexId x, std::uint8_t byte, ByteSet& same_bytes)
       return concat(head, repeat(n.a, n.b == 0 ? 0 : n.b - 1, max));
     }
     case Kind::kShortest: return shortest(derive(n.a, byte, same_bytes));
+    case Kind::kMultiple: {
+      const bool digit = byte >= '0' && byte <= '9';
+      const bool point = byte == '.' && (n.c & kAfterPoint) == 0;
+      same_bytes &= digit || byte == '.' ? ByteSet::of(byte) : ~(ByteSet::range('0', '9') | ByteSet::of('.'));
+      if (point) return decimal_state(n.a, n.b, n.c | kAfterPoint);
+      if (!digit) return kEmptyRegex;
+      const std::uint32_t value = byte - static_cast<std::uint32_t>('0');
+      if (n.c == kAfterPoint) return value == 0 ? x : kEmptyRegex;
+      const auto next = static_cast<std::uint32_t>((std::uint64_t{n.b} * 10 + value) % n.a);
+      return decimal_state(n.a, next, (n.c & kAfterPoint) != 0 ? n.c - 1 : n.c);
+    }
     default: return derive(x, byte, same_bytes);
   }
 }
@@ -350,6 +361,7 @@ void RegexPool::print(RegexId x, int depth, std::string& out) const {
       print(n.a, depth + 1, out);
       out += ')';
       break;
+    case Kind::kMultiple: out += fmt::format("multiple({}, {}, {})", n.a, n.b, n.c & ~kAfterPoint); break;
   }
 }
 

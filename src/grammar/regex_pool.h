@@ -69,6 +69,11 @@ class RegexPool {
   RegexId plus(RegexId x) { return repeat(x, 1); }
   /// The strings of x of which no shorter prefix is in x ("lazy": stops at the first match).
   RegexId shortest(RegexId x);
+  /// Digits, optionally with one '.' among or before them, whose value is an integral multiple of
+  /// modulus / 10^scale. Says nothing else about the spelling: intersect it with a number syntax. The states count
+  /// remainders, so modulus is limited to kMaxModulus (kEmptyRegex and exceeded() beyond); scale <= 1000.
+  RegexId decimal_multiple(std::uint32_t modulus, std::uint32_t scale) { return decimal_state(modulus, 0, scale); }
+  static constexpr std::uint32_t kMaxModulus = 65'536;
 
   // ---- The DFA.
   bool nullable(RegexId x) const { return nodes_[x].nullable; }
@@ -111,8 +116,9 @@ class RegexPool {
   std::size_t memory_bytes() const;
 
  private:
-  enum class Kind : std::uint8_t { kEmpty, kEpsilon, kAll, kBytes, kConcat, kOr, kAnd, kNot, kRepeat, kShortest };
+  enum class Kind : std::uint8_t { kEmpty, kEpsilon, kAll, kBytes, kConcat, kOr, kAnd, kNot, kRepeat, kShortest, kMultiple };
   static constexpr RegexId kUnknown = 0xFFFFFFFFu;
+  static constexpr std::uint32_t kAfterPoint = 1u << 31;
   struct Node {
     Kind kind;
     bool nullable;
@@ -120,7 +126,8 @@ class RegexPool {
     std::uint8_t liveness;          // 0 unknown, 1 live, 2 empty
     std::uint16_t depth;
     std::uint16_t visits;
-    std::uint32_t a, b, c;          // by kind: set index | head, tail | first kid, count | child, min, max
+    std::uint32_t a, b, c;          // by kind: set index | head, tail | first kid, count | child, min, max |
+                                    // modulus, remainder, digits left after the point (kAfterPoint set behind it)
     std::uint32_t arcs = 0;         // memoised derivatives: list head in arcs_, 0 = none
     std::uint32_t table = 0;        // dense successor table, 0 = none
     std::uint32_t first = 0;        // index in first_sets_, 0 = not computed
@@ -136,6 +143,7 @@ class RegexPool {
   bool same(const Node& x, const Node& y, std::span<const RegexId> y_kids) const;
   std::span<const RegexId> kids(const Node& n) const { return {kids_.data() + n.a, n.b}; }
   void grow_index();
+  RegexId decimal_state(std::uint32_t modulus, std::uint32_t remainder, std::uint32_t places);
   RegexId derive(RegexId x, std::uint8_t byte, ByteSet& same_bytes);
   RegexId derive_raw(RegexId x, std::uint8_t byte, ByteSet& same_bytes);
   RegexId step_slow(RegexId x, std::uint8_t byte);

@@ -219,5 +219,28 @@ TEST(RegexPool, HashesDoNotDependOnTheOrderOfConstruction) {
   EXPECT_EQ(p.hash(build(p, false)), q.hash(build(q, true)));
 }
 
+TEST(RegexPool, DecimalMultiplesAgreeWithIntegerArithmetic) {
+  struct Case {
+    std::uint32_t modulus, scale;
+  };
+  for (const Case c : {Case{1, 0}, {7, 0}, {10, 0}, {360, 0}, {5, 1}, {25, 2}, {1, 2}, {3, 1}}) {
+    RegexPool pool;
+    const RegexId x = pool.decimal_multiple(c.modulus, c.scale);
+    std::int64_t power = 1;
+    for (std::uint32_t i = 0; i < c.scale; ++i) power *= 10;
+    for (int thousandths = 0; thousandths < 30'000; thousandths += 1) {
+      // value * 10^scale must be an integral multiple of modulus
+      const bool expected = thousandths * power % 1000 == 0 && thousandths * power / 1000 % c.modulus == 0;
+      std::string text = std::to_string(thousandths / 1000) + "." + std::to_string(1000 + thousandths % 1000).substr(1);
+      ASSERT_EQ(pool.matches(x, text), expected) << text << " mod " << c.modulus << " scale " << c.scale;
+      if (thousandths % 1000 == 0) {
+        ASSERT_EQ(pool.matches(x, std::to_string(thousandths / 1000)), expected);
+      }
+    }
+    EXPECT_FALSE(pool.matches(x, "0.0.0"));
+    EXPECT_FALSE(pool.exceeded());
+  }
+}
+
 }  // namespace
 }  // namespace deepinfer::grammar
