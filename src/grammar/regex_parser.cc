@@ -26,14 +26,15 @@ struct Fragment {
 
 class Parser {
  public:
-  Parser(RegexPool& pool, std::string_view text, const RegexOptions& options) : pool_(pool), reader_(text, options) {}
+  Parser(RegexPool& pool, std::string_view text, const RegexOptions& options)
+      : pool_(pool), spell_(options.spell), reader_(text, options) {}
 
   Result<RegexId> run(bool search) {
     DI_ASSIGN(const Fragment f, alternatives());
     if (!reader_.at_end()) return reader_.malformed("unmatched )");
     if (pool_.exceeded()) return Error{ErrorCode::kDeadline, "the regular expression is too large", {}};
     if (!search) return f.by_context[3];
-    const RegexId any = pool_.star(pool_.any_char());
+    const RegexId any = pool_.star(chars(CharSet::all()));
     return pool_.alt({pool_.concat({any, f.by_context[0], any}), pool_.concat(f.by_context[1], any),
                       pool_.concat(any, f.by_context[2]), f.by_context[3]});
   }
@@ -151,11 +152,11 @@ class Parser {
       case '(': return group();
       case '[': {
         DI_ASSIGN(const CharSet set, reader_.bracket_class());
-        return Out(Fragment::plain(pool_.chars(set)));
+        return Out(Fragment::plain(chars(set)));
       }
       case '.':
         reader_.take('.');
-        return Out(Fragment::plain(pool_.chars(reader_.dot())));
+        return Out(Fragment::plain(chars(reader_.dot())));
       case '^':
         reader_.take('^');
         return Out(anchor(1));
@@ -176,12 +177,12 @@ class Parser {
         if (reader_.take_text("\\A")) return Out(anchor(1));
         if (reader_.take_text("\\z")) return Out(anchor(2));
         DI_ASSIGN(const CharSet set, reader_.escape(/*in_class=*/false));
-        return Out(Fragment::plain(pool_.chars(set)));
+        return Out(Fragment::plain(chars(set)));
       }
       default: break;
     }
     DI_ASSIGN(const std::uint32_t code_point, reader_.code_point());
-    return Out(Fragment::plain(pool_.chars(reader_.folded(CharSet::of(code_point)))));
+    return Out(Fragment::plain(chars(reader_.folded(CharSet::of(code_point)))));
   }
 
   // The empty string where the context bit holds, nothing elsewhere.
@@ -221,7 +222,10 @@ class Parser {
     return std::optional<Fragment>(inner);
   }
 
+  RegexId chars(const CharSet& set) { return spell_ ? spell_(set) : pool_.chars(set); }
+
   RegexPool& pool_;
+  const std::function<RegexId(const CharSet&)>& spell_;
   RegexReader reader_;
   int depth_ = 0;
 };

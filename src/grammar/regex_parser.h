@@ -6,6 +6,7 @@
 // multi-line mode. Malformed text gives kInvalidArgument. Errors carry "offset N" as their place.
 #pragma once
 
+#include <functional>
 #include <string_view>
 
 #include "base/result.h"
@@ -26,6 +27,9 @@ struct RegexOptions {
   bool ignore_case = false;
   bool dot_all = false;           // . matches line terminators too
   bool verbose = false;           // x: white space and # comments are skipped
+  /// How one character out of a set is written where the text stands; UTF-8 when absent. A front end whose texts
+  /// are escaped (JSON strings) gives its own. Must be uniquely decodable, or complements lose their meaning.
+  std::function<RegexId(const CharSet&)> spell = {};
 };
 
 inline constexpr std::size_t kMaxRegexBytes = 1 << 20;
