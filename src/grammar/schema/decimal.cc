@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace deepinfer {
+namespace deepinfer::schema {
 namespace {
 
 void normalise(Decimal& d) {
@@ -131,4 +131,4 @@ std::optional<bool> is_multiple_of(const Decimal& value, const Decimal& step) {
   return rest == 0;
 }
 
-}  // namespace deepinfer
+}  // namespace deepinfer::schema

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace deepinfer {
+namespace deepinfer::schema {
 
 struct Decimal {
   bool negative = false;
@@ -39,4 +39,4 @@ std::optional<std::int64_t> to_int64(const Decimal& value);
 /// Whether `value` is an integral multiple of `step` (> 0); nothing when the digits are too many to tell cheaply.
 std::optional<bool> is_multiple_of(const Decimal& value, const Decimal& step);
 
-}  // namespace deepinfer
+}  // namespace deepinfer::schema

@@ -4,13 +4,13 @@
 
 #include <nlohmann/json.hpp>
 
-namespace deepinfer {
+namespace deepinfer::schema {
 namespace {
 
 // nlohmann's parser calls these without recursion; the stack here is what bounds the depth.
 class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit TreeBuilder(const JsonLimits& limits) : limits_(limits) {}
+  explicit TreeBuilder(const TreeLimits& limits) : limits_(limits) {}
 
   JsonValue take() { return std::move(root_); }
   std::string& failure() { return failure_; }
@@ -102,7 +102,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  JsonLimits limits_;
+  TreeLimits limits_;
   std::vector<Frame> stack_;
   JsonValue root_;
   std::string failure_;
@@ -141,7 +141,7 @@ bool json_equal(const JsonValue& a, const JsonValue& b) {
   return false;
 }
 
-Result<JsonValue> parse_json_value(std::string_view text, const JsonLimits& limits) {
+Result<JsonValue> parse_json_value(std::string_view text, const TreeLimits& limits) {
   if (text.size() > limits.max_bytes) {
     return invalid_argument("the JSON text has " + std::to_string(text.size()) + " bytes; the limit is " +
                             std::to_string(limits.max_bytes));
@@ -153,4 +153,4 @@ Result<JsonValue> parse_json_value(std::string_view text, const JsonLimits& limi
   return builder.take();
 }
 
-}  // namespace deepinfer
+}  // namespace deepinfer::schema

@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "grammar/schema/decimal.h"
 
-namespace deepinfer {
+namespace deepinfer::schema {
 
 struct JsonValue {
   enum class Kind : std::uint8_t { kNull, kBool, kNumber, kString, kArray, kObject };
@@ -39,12 +39,12 @@ struct JsonValue {
 bool json_equal(const JsonValue& a, const JsonValue& b);
 
 /// Limits of parse_json_value; each is an error naming the limit when crossed.
-struct JsonLimits {
+struct TreeLimits {
   std::size_t max_bytes = std::size_t{4} << 20;
   int max_depth = 256;
 };
 
 /// Parses one RFC 8259 text. A member written twice keeps its last value, as common parsers do.
-Result<JsonValue> parse_json_value(std::string_view text, const JsonLimits& limits = {});
+Result<JsonValue> parse_json_value(std::string_view text, const TreeLimits& limits = {});
 
-}  // namespace deepinfer
+}  // namespace deepinfer::schema

@@ -37,7 +37,7 @@ struct SchemaOptions {
   /// The draft of a schema without $schema.
   SchemaDraft default_draft = SchemaDraft::kDraft202012;
   SchemaDocuments documents;
-  JsonLimits json_limits;
+  TreeLimits json_limits;
   std::size_t max_nodes = 20'000;       // distinct conjunctions of subschemas
   std::size_t max_branch_work = 200'000;  // branch intersections of one compilation
 };

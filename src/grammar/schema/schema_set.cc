@@ -4,7 +4,7 @@
 
 #include "grammar/schema/uri.h"
 
-namespace deepinfer {
+namespace deepinfer::schema {
 namespace {
 
 constexpr std::array<std::string_view, 12> kSchemaKeywords = {
@@ -74,7 +74,7 @@ bool find_pointer(const JsonValue& at, const JsonValue* wanted, std::string& pat
 }  // namespace
 
 Result<std::unique_ptr<SchemaSet>> SchemaSet::load(std::string_view text, SchemaDraft default_draft,
-                                                   const SchemaDocuments& documents, const JsonLimits& limits) {
+                                                   const SchemaDocuments& documents, const TreeLimits& limits) {
   std::unique_ptr<SchemaSet> set(new SchemaSet(documents, limits, default_draft));
   DI_TRY(set->add_document("", text));
   set->main_ = set->loaded_.front().root.get();
@@ -272,4 +272,4 @@ std::string SchemaSet::pointer(const JsonValue* value) const {
   return "#";
 }
 
-}  // namespace deepinfer
+}  // namespace deepinfer::schema

@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "grammar/schema/json_value.h"
 
-namespace deepinfer {
+namespace deepinfer::schema {
 
 /// Draft rules that differ: $ref siblings (ignored up to draft 7), `id` (draft 4), boolean exclusiveMinimum
 /// (draft 4), array-valued `items` (up to 2019-09), `dependencies` (up to draft 7).
@@ -43,7 +43,7 @@ class SchemaSet {
  public:
   /// Parses and indexes. `documents` must outlive the set.
   static Result<std::unique_ptr<SchemaSet>> load(std::string_view text, SchemaDraft default_draft,
-                                                 const SchemaDocuments& documents, const JsonLimits& limits);
+                                                 const SchemaDocuments& documents, const TreeLimits& limits);
 
   SchemaSite root() const { return {main_, 0}; }
   const SchemaResource& resource(int id) const { return *resources_[static_cast<std::size_t>(id)]; }
@@ -64,7 +64,7 @@ class SchemaSet {
     std::unique_ptr<JsonValue> root;
   };
 
-  SchemaSet(const SchemaDocuments& documents, const JsonLimits& limits, SchemaDraft default_draft)
+  SchemaSet(const SchemaDocuments& documents, const TreeLimits& limits, SchemaDraft default_draft)
       : documents_(documents), limits_(limits), default_draft_(default_draft) {}
 
   Status add_document(const std::string& uri, std::string_view text);
@@ -76,7 +76,7 @@ class SchemaSet {
   Result<SchemaSite> follow_pointer(int resource, std::string_view fragment);
 
   const SchemaDocuments& documents_;
-  JsonLimits limits_;
+  TreeLimits limits_;
   SchemaDraft default_draft_;
   std::vector<Document> loaded_;
   const JsonValue* main_ = nullptr;
@@ -87,4 +87,4 @@ class SchemaSet {
   bool has_dynamic_anchors_ = false;
 };
 
-}  // namespace deepinfer
+}  // namespace deepinfer::schema

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-namespace deepinfer {
+namespace deepinfer::schema {
 namespace {
 
 struct Parts {
@@ -145,4 +145,4 @@ std::string percent_decode(std::string_view text) {
   return out;
 }
 
-}  // namespace deepinfer
+}  // namespace deepinfer::schema

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace deepinfer {
+namespace deepinfer::schema {
 
 /// `reference` resolved against `base` (RFC 3986 section 5.2), fragment included. With an empty base the
 /// reference is returned with its dot segments removed.
@@ -20,4 +20,4 @@ SplitUri split_fragment(std::string_view uri);
 /// %41 -> A; a malformed escape stays as written.
 std::string percent_decode(std::string_view text);
 
-}  // namespace deepinfer
+}  // namespace deepinfer::schema
