@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "grammar/regex_parser.h"
+
 namespace deepinfer::schema {
 namespace {
 
@@ -126,6 +128,23 @@ LanguageId StringAlgebra::language(const StringBranch& branch) {
   return pool_.all_of(parts);
 }
 
+Result<LanguageId> StringAlgebra::pattern(const std::string& text) {
+  if (const auto known = patterns_.find(text); known != patterns_.end()) return known->second;
+  grammar::RegexOptions options;
+  options.syntax = grammar::RegexSyntax::kEcma;
+  options.search = true;
+  options.spell = [this](const CharSet& set) { return plain_chars(set); };
+  auto language = grammar::parse_regex(pool_, text, options);
+  if (!language.ok()) {
+    Error error = language.error();
+    error.message = "the pattern '" + text + "' " + (error.where.empty() ? "" : "at " + error.where + " ") + "is refused: " + error.message;
+    error.where.clear();
+    return error;
+  }
+  patterns_.emplace(text, *language);
+  return *language;
+}
+
 LanguageId StringAlgebra::complement(LanguageId language) { return pool_.minus(plain_any(), language); }
 
 LanguageId StringAlgebra::complement(const std::vector<StringBranch>& branches) {
@@ -135,10 +154,18 @@ LanguageId StringAlgebra::complement(const std::vector<StringBranch>& branches) 
 }
 
 Result<std::optional<LanguageId>> StringAlgebra::format(const std::string& name) {
-  const std::string* text = format_pattern(name);
-  if (text == nullptr) return std::optional<LanguageId>();
-  if (const auto known = formats_.find(name); known != formats_.end()) return std::optional<LanguageId>(known->second);
-  DI_ASSIGN(const LanguageId language, pattern(*text));
+  const FormatPattern* known = format_pattern(name);
+  if (known == nullptr) return std::optional<LanguageId>();
+  if (const auto made = formats_.find(name); made != formats_.end()) return std::optional<LanguageId>(made->second);
+  DI_ASSIGN(LanguageId language, pattern(known->pattern));
+  if (!known->also.empty()) {
+    DI_ASSIGN(const LanguageId also, pattern(known->also));
+    language = pool_.all_of({language, also});
+  }
+  if (!known->never.empty()) {
+    DI_ASSIGN(const LanguageId never, pattern(known->never));
+    language = pool_.minus(language, never);
+  }
   formats_.emplace(name, language);
   return std::optional<LanguageId>(language);
 }

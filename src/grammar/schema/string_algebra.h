@@ -65,8 +65,11 @@ class StringAlgebra {
   std::map<std::vector<LanguageId>, bool> known_empty_;
 };
 
-/// The pattern of a format in the dialect of `pattern` (anchored at both ends), or null when the name is unknown.
-/// formats.cc documents each against its RFC.
-const std::string* format_pattern(const std::string& name);
+/// A format: strings in which `pattern` is found, and `also` as well when it is given, and `never` is not.
+struct FormatPattern {
+  std::string pattern, also, never;
+};
+/// Null when the name is unknown; formats.cc documents each against its RFC.
+const FormatPattern* format_pattern(const std::string& name);
 
 }  // namespace deepinfer::schema
