@@ -129,7 +129,7 @@ struct Patterns {
     const string member = any_of({"a-z", "A-Z", "0-9", "[^\\\\\\[\\]\\-\\x00-\\x1f]", escape});
     const string set = "\\[\\^?" + member + "*\\]";
     const string atom = any_of({"[^\\\\^$.*+?()\\[\\]{}|/\\x00-\\x1f]", "\\.", escape, set});
-    const string quantifier = "(?:(?:[*+?]|\\{[0-9]{1,4},?\\})\\??)?";
+    const string quantifier = "(?:(?:[*+?]|\\{[0-9]{1,4},?\\})[?]?)?";
     string term = any_of({group(atom) + quantifier, "\\^", "\\$"});
     for (int depth = 0; depth < 3; ++depth) {
       const string inner = term + "*" + group("\\|" + term + "*") + "*";

@@ -341,7 +341,7 @@ Status Normaliser::negate_in_place(const Place& place, Form& into) {
   return {};
 }
 
-Status Normaliser::negate_unevaluated(const Place& place, Form& into) {
+Status Normaliser::negate_unevaluated(const Place& place) {
   const JsonValue* properties = place.get("unevaluatedProperties");
   const JsonValue* items = place.get("unevaluatedItems");
   if (place.draft < SchemaDraft::kDraft201909 || (properties == nullptr && items == nullptr)) return {};
@@ -364,7 +364,7 @@ Result<Form> Normaliser::negated_schema(const Place& place) {
     DI_TRY(negate_arrays(place, out));
     DI_TRY(negate_objects(place, out));
     DI_TRY(negate_in_place(place, out));
-    DI_TRY(negate_unevaluated(place, out));
+    DI_TRY(negate_unevaluated(place));
   }
   clear_evaluated(out);
   return out;

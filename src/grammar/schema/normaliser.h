@@ -148,7 +148,7 @@ class Normaliser : public FormContext {
   Status negate_arrays(const Place& place, Form& into);
   Status negate_objects(const Place& place, Form& into);
   Status negate_in_place(const Place& place, Form& into);
-  Status negate_unevaluated(const Place& place, Form& into);
+  Status negate_unevaluated(const Place& place);
   Result<Form> negated_constant(const JsonValue& value);
 
   Place place_of(const SchemaSite& site, ScopeId scope) const;
