@@ -8,6 +8,7 @@
 #include <map>
 
 #include "io/json.h"
+#include "io/problem_list.h"
 
 namespace deepinfer {
 namespace {
@@ -17,25 +18,6 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
 constexpr std::size_t kMaxIndexBytes = std::size_t{256} << 20;
 constexpr const char* kIndexName = "model.safetensors.index.json";
-
-/// Gathers problems; each kind is cut at kEach lines so that one kind cannot hide the others.
-class Problems {
- public:
-  void add(const std::string& kind, std::string line) { by_kind_[kind].push_back(std::move(line)); }
-  bool empty() const { return by_kind_.empty(); }
-  Error error(const std::string& folder) const {
-    std::string text = "the checkpoint cannot be used:";
-    for (const auto& [kind, lines] : by_kind_) {
-      for (std::size_t i = 0; i < std::min(lines.size(), kEach); ++i) text += "\n  " + lines[i];
-      if (lines.size() > kEach) text += fmt::format("\n  ... and {} more {}", lines.size() - kEach, kind);
-    }
-    return corrupt(text, folder);
-  }
-
- private:
-  static constexpr std::size_t kEach = 10;
-  std::map<std::string, std::vector<std::string>> by_kind_;
-};
 
 /// A file name from an index must stay inside the folder.
 bool plain_file_name(const std::string& name) {
@@ -151,7 +133,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder, const Safetensors
     files.push_back(std::move(file));
   }
 
-  Problems problems;
+  ProblemList problems(10);
   std::map<std::string, bool> readable;
   for (const std::string& file : files) {
     Result<SafetensorsFile> shard = SafetensorsFile::open((fs::path(folder) / file).string(), options);
@@ -189,7 +171,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder, const Safetensors
     if (readable[file] && !out.by_name_.contains(name))
       problems.add("lost tensors", fmt::format("tensor {} is listed for {} but not in it", name, file));
   }
-  if (!problems.empty()) return problems.error(folder);
+  if (!problems.empty()) return problems.error(ErrorCode::kCorrupt, "the checkpoint cannot be used:", folder);
   return out;
 }
 

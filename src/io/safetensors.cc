@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "io/json.h"
+#include "io/problem_list.h"
 #include "tensor/float_formats.h"
 
 namespace deepinfer {
@@ -70,26 +71,8 @@ Result<std::vector<float>> to_f32(const TensorView& tensor) {
 
 namespace {
 
-/// Gathers what is wrong with a file, so that one run shows all of it.
-class Problems {
- public:
-  void add(std::string line) {
-    ++count_;
-    if (lines_.size() < kShown) lines_.push_back(std::move(line));
-  }
-  bool empty() const { return count_ == 0; }
-  Error error(const std::string& path, ErrorCode code) const {
-    std::string text;
-    for (const std::string& line : lines_) text += (text.empty() ? "" : "\n  ") + line;
-    if (count_ > lines_.size()) text += fmt::format("\n  ... and {} more", count_ - lines_.size());
-    return {code, text, path};
-  }
-
- private:
-  static constexpr std::size_t kShown = 20;
-  std::vector<std::string> lines_;
-  std::size_t count_ = 0;
-};
+/// All damage of one file is one kind of problem.
+constexpr const char* kKind = "problems of this file";
 
 struct Entry {
   std::string name;
@@ -152,17 +135,18 @@ Result<Entry> read_entry(const JsonRef& ref, std::uint64_t data_bytes) {
 
 /// Overlaps and unused bytes, given the entries in the order of their data.
 void check_layout(const std::vector<Entry>& entries, std::uint64_t data_bytes, bool allow_gaps,
-                  Problems& problems) {
+                  ProblemList& problems) {
   std::uint64_t reached = 0;
   const Entry* holder = nullptr;
   for (const Entry& entry : entries) {
     if (entry.begin == entry.end) continue;
     if (entry.begin < reached) {
-      problems.add(fmt::format("tensor {}: its bytes [{}, {}] overlap those of {} [{}, {}]", entry.name,
+      problems.add(kKind,
+                   fmt::format("tensor {}: its bytes [{}, {}] overlap those of {} [{}, {}]", entry.name,
                                entry.begin, entry.end, holder->name, holder->begin, holder->end));
     } else if (entry.begin > reached && !allow_gaps) {
-      problems.add(fmt::format("bytes [{}, {}] before tensor {} belong to no tensor", reached, entry.begin,
-                               entry.name));
+      problems.add(kKind, fmt::format("bytes [{}, {}] before tensor {} belong to no tensor", reached,
+                                      entry.begin, entry.name));
     }
     if (entry.end > reached) {
       reached = entry.end;
@@ -170,7 +154,7 @@ void check_layout(const std::vector<Entry>& entries, std::uint64_t data_bytes, b
     }
   }
   if (reached < data_bytes && !allow_gaps)
-    problems.add(fmt::format("the last {} bytes belong to no tensor", data_bytes - reached));
+    problems.add(kKind, fmt::format("the last {} bytes belong to no tensor", data_bytes - reached));
 }
 
 }  // namespace
@@ -201,20 +185,20 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path, const Saf
 
   out.data_begin_ = 8 + static_cast<std::size_t>(header_size);
   const std::uint64_t data_bytes = bytes.size() - out.data_begin_;
-  Problems problems;
+  ProblemList problems(20);
   ErrorCode code = ErrorCode::kCorrupt;
   std::vector<Entry> entries;
   for (const JsonMember& member : header->as_object()) {
     if (member.first == "__metadata__") {
       if (!member.second.is_object()) {
-        problems.add("__metadata__ is not an object");
+        problems.add(kKind, "__metadata__ is not an object");
         continue;
       }
       for (const JsonMember& item : member.second.as_object()) {
         if (item.second.is_string())
           out.metadata_.emplace_back(item.first, item.second.as_string());
         else
-          problems.add(fmt::format("__metadata__ field {} is not a string", json_quote(item.first)));
+          problems.add(kKind, fmt::format("__metadata__ field {} is not a string", json_quote(item.first)));
       }
       continue;
     }
@@ -224,7 +208,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path, const Saf
             : Result<Entry>(corrupt(fmt::format("expected an object, found {}", member.second.kind_name())));
     if (!entry.ok()) {
       if (entry.error().code == ErrorCode::kUnsupported && problems.empty()) code = ErrorCode::kUnsupported;
-      problems.add("tensor " + entry.error().at(member.first).to_string());
+      problems.add(kKind, "tensor " + entry.error().at(member.first).to_string());
       continue;
     }
     entry->name = member.first;
@@ -235,7 +219,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path, const Saf
   });
   // Layout is judged only when every entry could be read: a bad entry leaves a hole that is no second fault.
   if (problems.empty()) check_layout(entries, data_bytes, options.allow_gaps, problems);
-  if (!problems.empty()) return problems.error(path, code);
+  if (!problems.empty()) return problems.error(code, "", path);
 
   out.tensors_.reserve(entries.size());
   out.by_name_.reserve(entries.size());

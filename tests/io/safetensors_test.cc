@@ -186,7 +186,7 @@ TEST_F(Safetensors, AllDamageIsListedInOneError) {
   const std::string text = error_of(file_with(header + "}", 8));
   EXPECT_THAT(text, HasSubstr("tensor t0:"));
   EXPECT_THAT(text, HasSubstr("tensor t19:"));
-  EXPECT_THAT(text, HasSubstr("... and 10 more"));
+  EXPECT_THAT(text, HasSubstr("... and 10 more problems of this file"));
 }
 
 // Sparse files: the sizes of the real thing without its bytes.
