@@ -12,8 +12,9 @@
 namespace deepinfer {
 namespace {
 
-constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxWidth = std::int64_t{1} << 17;
 constexpr std::int64_t kMaxLayers = 1024;
+constexpr std::int64_t kMaxExpertTensors = std::int64_t{1} << 20;  // experts of all layers together
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxPositions = std::int64_t{1} << 30;
 
@@ -188,7 +189,7 @@ void read_engram(Reader& in, ModelConfig& c) {
   EngramConfig engram;
   engram.layers = in.integers("engram_layer_ids", 0, c.layers - 1);
   if (engram.layers.empty()) return;
-  engram.table_rows = in.integers("engram_num_embeddings", 1, std::int64_t{1} << 40);
+  engram.table_rows = in.integers("engram_num_embeddings", 1, std::int64_t{1} << 33);
   in.require(engram.table_rows.size() == engram.layers.size(),
              "engram_num_embeddings and engram_layer_ids differ in length");
   engram.max_ngram = in.integer("engram_max_ngram_size", 2, 16);
@@ -270,6 +271,9 @@ void check_fixed_values(Reader& in, const ModelConfig& c) {
 
 void check_consistency(Reader& in, const ModelConfig& c) {
   const bool v41 = c.family == Family::kDeepseekV41;
+  in.require(
+      c.layers * c.experts <= kMaxExpertTensors && c.draft.stages * c.draft.experts <= kMaxExpertTensors,
+      fmt::format("more than {} experts in all layers together", kMaxExpertTensors));
   in.require(c.rope_dim % 2 == 0, "qk_rope_head_dim is odd");
   in.require(c.rope_dim <= c.head_dim, "qk_rope_head_dim is larger than head_dim");
   in.require(c.rope_dim <= c.index_head_dim, "qk_rope_head_dim is larger than index_head_dim");
