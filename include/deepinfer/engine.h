@@ -26,7 +26,7 @@ struct EngineOptions {
   double watchdog_seconds = 0;       ///< no progress with work at hand for that long is a stall; 0 = never
   /// Called once on the watchdog's thread with a report of every queue. Without it the report goes to stderr
   /// and the process exits with kWatchdogExitCode: a hung device call cannot be ended in any other way.
-  std::function<void(const std::string& report)> on_stall;
+  std::function<void(const std::string& report)> on_stall = nullptr;
   bool manual = false;  ///< no thread of its own: the owner calls Engine::step() (tests, simulations)
 };
 
@@ -79,7 +79,7 @@ class EngineInterface {
   /// Ends a request with error_code "cancelled" and the answers so far; no effect on finished or unknown
   /// ones.
   virtual void cancel(RequestHandle handle) = 0;
-  /// Returns when every request submitted so far is done. Not from a sink.
+  /// Returns at a moment when no request is open. Not from a sink.
   virtual void drain() = 0;
   virtual EngineStats stats() const = 0;
   /// The most tokens (prompt + answer) one sequence may have.

@@ -42,6 +42,8 @@ struct Chunk {
 struct CacheSize {
   std::int64_t block_count = 0;
   std::int64_t slot_count = 0;
+  std::int64_t block_bytes = 0;  ///< all pools of one block; block_bytes / kBlockTokens is the cost of a cached token
+  std::int64_t slot_bytes = 0;   ///< rings and tails of one live sequence, whatever its length
 };
 
 class Model {
