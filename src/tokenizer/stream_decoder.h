@@ -3,12 +3,11 @@
 // at a time uses one object. The Tokenizer must outlive it.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "deepinfer/types.h"
+#include "tokenizer/utf8.h"
 
 namespace deepinfer {
 
@@ -27,16 +26,15 @@ class StreamDecoder {
   /// Appends to `out` instead.
   void push_to(TokenId id, std::string& out);
   /// The same for raw bytes.
-  void push_bytes(std::string_view bytes, std::string& out);
+  void push_bytes(std::string_view bytes, std::string& out) { stream_.push(bytes, out); }
   /// Ends the stream: U+FFFD if a character is unfinished, else nothing.
   std::string flush();
   /// Bytes held back, 0..3.
-  int pending() const { return pending_count_; }
+  int pending() const { return stream_.pending(); }
 
  private:
   const Tokenizer* tokenizer_;
-  std::array<char, 3> pending_{};
-  std::uint8_t pending_count_ = 0;
+  utf8::Stream stream_;
   bool skip_special_;
 };
 

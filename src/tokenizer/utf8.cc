@@ -1,5 +1,6 @@
 #include "tokenizer/utf8.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace deepinfer::utf8 {
@@ -41,6 +42,10 @@ Unit next(std::string_view text, std::size_t at) {
   return {code_point, length, true, false};
 }
 
+namespace {
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+}
+
 std::size_t valid_prefix(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
@@ -67,10 +72,39 @@ std::string to_valid(std::string_view text) {
     out.append(text.substr(0, good));
     text.remove_prefix(good);
     if (text.empty()) break;
-    out.append("\xEF\xBF\xBD");
+    out.append(kReplacement);
     text.remove_prefix(next(text, 0).length);
   }
   return out;
+}
+
+void Stream::push(std::string_view bytes, std::string& out) {
+  std::string joined;
+  if (count_ > 0) {
+    joined.assign(bytes_.data(), count_);
+    joined += bytes;
+    bytes = joined;
+    count_ = 0;
+  }
+  while (!bytes.empty()) {
+    const std::size_t good = valid_prefix(bytes);
+    out.append(bytes.substr(0, good));
+    bytes.remove_prefix(good);
+    if (bytes.empty()) return;
+    const Unit unit = next(bytes, 0);
+    if (unit.truncated) {
+      std::copy(bytes.begin(), bytes.end(), bytes_.begin());
+      count_ = static_cast<std::uint8_t>(bytes.size());
+      return;
+    }
+    out.append(kReplacement);
+    bytes.remove_prefix(unit.length);
+  }
+}
+
+void Stream::flush(std::string& out) {
+  if (count_ > 0) out.append(kReplacement);
+  count_ = 0;
 }
 
 void append(std::string& out, char32_t code_point) {

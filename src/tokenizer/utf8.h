@@ -2,6 +2,7 @@
 // the replacement of ill-formed parts. No state; any thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -33,6 +34,22 @@ std::string to_valid(std::string_view text);
 
 /// Appends the encoding of `code_point` (<= 0x10FFFF, no surrogate).
 void append(std::string& out, char32_t code_point);
+
+/// to_valid() for bytes that come in pieces: an unfinished character waits for its rest. Four bytes; copy
+/// freely.
+class Stream {
+ public:
+  /// Appends what is certain by now; always whole characters.
+  void push(std::string_view bytes, std::string& out);
+  /// Ends the text: U+FFFD for an unfinished character.
+  void flush(std::string& out);
+  /// Bytes held back, 0..3.
+  int pending() const { return count_; }
+
+ private:
+  std::array<char, 3> bytes_{};
+  std::uint8_t count_ = 0;
+};
 
 /// The character that begins at `p`, in text known to be well formed; `p` moves behind it.
 inline char32_t decode_trusted(const char*& p) {
