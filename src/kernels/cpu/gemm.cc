@@ -1,6 +1,7 @@
 #include "kernels/cpu/gemm.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -23,80 +24,67 @@ constexpr int kRowStep = kWide ? 4 : 2;           // smaller blocks are multiple
 constexpr int kDirectRows = kWide ? 8 : 4;
 constexpr int kChunk = 256;                       // k's of a panel
 
-// ---- formats: kGroup k's of 16 rows from one run of 64 bytes ----
+// ---- formats: kGroup k's of 16 rows lie in one run of 64 bytes; value<j> is the j-th of them ----
+
+struct Words {
+  VU u[kVecs];
+};
+HWY_INLINE Words load_words(const std::uint8_t* p) {
+  Words w;
+  for (int i = 0; i < kVecs; ++i) w.u[i] = hn::LoadU(DU(), reinterpret_cast<const std::uint32_t*>(p) + i * kVecLanes);
+  return w;
+}
 
 struct F32 {
   static constexpr int kGroup = 1, kScaleBytes = 0;
-  static HWY_INLINE void group(const std::uint8_t* p, V16 (&w)[kGroup]) {
-    w[0] = load16(reinterpret_cast<const float*>(p));
+  template <int kIndex>
+  static HWY_INLINE VF value(VU u) {
+    return hn::BitCast(DF(), u);
   }
   static HWY_INLINE V16 scale(const std::uint8_t*) { return set16(1.0f); }
 };
 
 struct Bf16 {
   static constexpr int kGroup = 2, kScaleBytes = 0;
-  static HWY_INLINE void group(const std::uint8_t* p, V16 (&w)[kGroup]) {
-    const DU d;
-    for (int i = 0; i < kVecs; ++i) {
-      const VU u = hn::LoadU(d, reinterpret_cast<const std::uint32_t*>(p) + i * kVecLanes);
-      w[0].v[i] = hn::BitCast(DF(), hn::ShiftLeft<16>(u));
-      w[1].v[i] = hn::BitCast(DF(), hn::And(u, hn::Set(d, 0xffff0000u)));
-    }
+  template <int kIndex>
+  static HWY_INLINE VF value(VU u) {
+    if constexpr (kIndex == 0) return hn::BitCast(DF(), hn::ShiftLeft<16>(u));
+    return hn::BitCast(DF(), hn::And(u, hn::Set(DU(), 0xffff0000u)));
   }
   static HWY_INLINE V16 scale(const std::uint8_t*) { return set16(1.0f); }
 };
 
 // A code moved so that its sign is the float's sign and its exponent ends where the float's exponent ends is the value
-// times a power of two, subnormal codes included; one exact multiplication puts the exponent right.
-template <int kShift>
-HWY_INLINE VF from_top(VU u, std::uint32_t mask, float rebias) {
+// times a power of two, subnormal codes included; one exact multiplication puts the exponent right. `kLeft` brings the
+// code to the top of the word.
+template <int kLeft, int kRight>
+HWY_INLINE VF from_code(VU u, std::uint32_t mask, float rebias) {
   const DI d;
-  auto s = hn::BitCast(d, u);
-  s = hn::ShiftRight<kShift>(s);
-  return hn::Mul(hn::BitCast(DF(), hn::And(s, hn::BitCast(d, hn::Set(DU(), mask)))), hn::Set(DF(), rebias));
+  if constexpr (kLeft != 0) u = hn::ShiftLeft<kLeft>(u);
+  const auto s = hn::ShiftRight<kRight>(hn::BitCast(d, u));
+  return hn::Mul(hn::BitCast(DF(), hn::And(hn::BitCast(DU(), s), hn::Set(DU(), mask))), hn::Set(DF(), rebias));
 }
 
 struct Fp8 {
   static constexpr int kGroup = 4, kScaleBytes = 1;
-  static HWY_INLINE void group(const std::uint8_t* p, V16 (&w)[kGroup]) {
-    for (int i = 0; i < kVecs; ++i) {
-      const VU u = hn::LoadU(DU(), reinterpret_cast<const std::uint32_t*>(p) + i * kVecLanes);
-      w[0].v[i] = from_top<4>(hn::ShiftLeft<24>(u), 0x87f00000u, 0x1p120f);
-      w[1].v[i] = from_top<4>(hn::ShiftLeft<16>(u), 0x87f00000u, 0x1p120f);
-      w[2].v[i] = from_top<4>(hn::ShiftLeft<8>(u), 0x87f00000u, 0x1p120f);
-      w[3].v[i] = from_top<4>(u, 0x87f00000u, 0x1p120f);
-    }
+  template <int kIndex>
+  static HWY_INLINE VF value(VU u) {
+    return from_code<24 - 8 * kIndex, 4>(u, 0x87f00000u, 0x1p120f);
   }
   static HWY_INLINE V16 scale(const std::uint8_t* s) { return set16(ue8m0_to_f32(*s)); }
 };
 
 struct Fp4 {
   static constexpr int kGroup = 8, kScaleBytes = 16;
-  static HWY_INLINE void group(const std::uint8_t* p, V16 (&w)[kGroup]) {
-    for (int i = 0; i < kVecs; ++i) {
-      const VU u = hn::LoadU(DU(), reinterpret_cast<const std::uint32_t*>(p) + i * kVecLanes);
+  template <int kIndex>
+  static HWY_INLINE VF value(VU u) {
 #if HWY_TARGET == HWY_AVX3
-      // The permutation looks at the low four bits of an index only.
-      const __m512 table = _mm512_loadu_ps(kE2m1Table.data());
-      w[0].v[i].raw = _mm512_permutexvar_ps(u.raw, table);
-      w[1].v[i].raw = _mm512_permutexvar_ps(hn::ShiftRight<4>(u).raw, table);
-      w[2].v[i].raw = _mm512_permutexvar_ps(hn::ShiftRight<8>(u).raw, table);
-      w[3].v[i].raw = _mm512_permutexvar_ps(hn::ShiftRight<12>(u).raw, table);
-      w[4].v[i].raw = _mm512_permutexvar_ps(hn::ShiftRight<16>(u).raw, table);
-      w[5].v[i].raw = _mm512_permutexvar_ps(hn::ShiftRight<20>(u).raw, table);
-      w[6].v[i].raw = _mm512_permutexvar_ps(hn::ShiftRight<24>(u).raw, table);
-      w[7].v[i].raw = _mm512_permutexvar_ps(hn::ShiftRight<28>(u).raw, table);
+    // The permutation looks at the low four bits of an index only.
+    if constexpr (kIndex != 0) u = hn::ShiftRight<4 * kIndex>(u);
+    return VF{_mm512_permutexvar_ps(u.raw, _mm512_loadu_ps(kE2m1Table.data()))};
 #else
-      w[0].v[i] = from_top<6>(hn::ShiftLeft<28>(u), 0x81c00000u, 0x1p126f);
-      w[1].v[i] = from_top<6>(hn::ShiftLeft<24>(u), 0x81c00000u, 0x1p126f);
-      w[2].v[i] = from_top<6>(hn::ShiftLeft<20>(u), 0x81c00000u, 0x1p126f);
-      w[3].v[i] = from_top<6>(hn::ShiftLeft<16>(u), 0x81c00000u, 0x1p126f);
-      w[4].v[i] = from_top<6>(hn::ShiftLeft<12>(u), 0x81c00000u, 0x1p126f);
-      w[5].v[i] = from_top<6>(hn::ShiftLeft<8>(u), 0x81c00000u, 0x1p126f);
-      w[6].v[i] = from_top<6>(hn::ShiftLeft<4>(u), 0x81c00000u, 0x1p126f);
-      w[7].v[i] = from_top<6>(u, 0x81c00000u, 0x1p126f);
+    return from_code<28 - 4 * kIndex, 6>(u, 0x81c00000u, 0x1p126f);
 #endif
-    }
   }
   static HWY_INLINE V16 scale(const std::uint8_t* s) {
     V16 r;
@@ -104,6 +92,21 @@ struct Fp4 {
     return r;
   }
 };
+
+template <class Format, int kIndex>
+HWY_INLINE V16 value16(const Words& w) {
+  V16 r;
+  for (int i = 0; i < kVecs; ++i) r.v[i] = Format::template value<kIndex>(w.u[i]);
+  return r;
+}
+
+// fn<0>(), …, fn<n-1>() in order.
+template <class Fn, int... kIndex>
+HWY_INLINE void unrolled(std::integer_sequence<int, kIndex...>, Fn fn) {
+  (fn.template operator()<kIndex>(), ...);
+}
+template <int kCount>
+using Indices = std::make_integer_sequence<int, kCount>;
 
 HWY_INLINE void put(const GemmOutput& out, std::int64_t row, std::int64_t tile, V16 value) {
   const std::int64_t n = tile * 16;
@@ -121,7 +124,7 @@ HWY_INLINE void put(const GemmOutput& out, std::int64_t row, std::int64_t tile, 
 // ---- few rows ----
 
 template <class Format, int kRows, int kTiles>
-void direct_tiles(const Weight& w, std::int64_t tile, const float* const* x, std::int64_t rows, const GemmOutput& out) {
+void direct_tiles(const Weight& w, std::int64_t tile, const float* x, std::int64_t rows, const GemmOutput& out) {
   constexpr int kGroup = Format::kGroup;
   constexpr std::int64_t kBlockBytes = std::int64_t{64} * kBlock / kGroup;
   const std::int64_t blocks = (w.k + kBlock - 1) / kBlock;
@@ -131,8 +134,6 @@ void direct_tiles(const Weight& w, std::int64_t tile, const float* const* x, std
     codes[n] = w.packed + (tile + n) * blocks * kBlockBytes;
     scales[n] = w.packed_scale + (Format::kScaleBytes != 0 ? (tile + n) * blocks * Format::kScaleBytes : 0);
   }
-  const float* row[kRows];
-  for (int r = 0; r < kRows; ++r) row[r] = x[std::min<std::int64_t>(r, rows - 1)];
   V16 acc[kRows][kTiles];
   for (int r = 0; r < kRows; ++r) {
     for (int n = 0; n < kTiles; ++n) acc[r][n] = zero16();
@@ -143,27 +144,29 @@ void direct_tiles(const Weight& w, std::int64_t tile, const float* const* x, std
       for (int n = 0; n < kTiles; ++n) t[r][n] = zero16();
     }
     const std::int64_t count = std::min<std::int64_t>(kBlock, w.k - b * kBlock);
-    const std::int64_t k0 = b * kBlock;
-    std::int64_t k = 0;
-    for (; k + kGroup <= count; k += kGroup) {
+    const float* xb = x + b * kBlock * kRows;
+    const std::int64_t whole = count / kGroup;
+    for (std::int64_t g = 0; g < whole; ++g) {
+      Words words[kTiles];
 #pragma GCC unroll 4
-      for (int n = 0; n < kTiles; ++n) {
-        V16 v[kGroup];
-        Format::group(codes[n] + b * kBlockBytes + k / kGroup * 64, v);
+      for (int n = 0; n < kTiles; ++n) words[n] = load_words(codes[n] + b * kBlockBytes + g * 64);
+      unrolled(Indices<kGroup>(), [&]<int kIndex>() HWY_ATTR {
+#pragma GCC unroll 4
+        for (int n = 0; n < kTiles; ++n) {
+          const V16 v = value16<Format, kIndex>(words[n]);
 #pragma GCC unroll 8
-        for (int j = 0; j < kGroup; ++j) {
-#pragma GCC unroll 8
-          for (int r = 0; r < kRows; ++r) t[r][n] = fma16(row[r][k0 + k + j], v[j], t[r][n]);
+          for (int r = 0; r < kRows; ++r) t[r][n] = fma16(xb[(g * kGroup + kIndex) * kRows + r], v, t[r][n]);
         }
-      }
+      });
     }
-    if (k < count) {
+    if (whole * kGroup < count) {
       for (int n = 0; n < kTiles; ++n) {
-        V16 v[kGroup];
-        Format::group(codes[n] + b * kBlockBytes + k / kGroup * 64, v);
-        for (int j = 0; j < kGroup && k + j < count; ++j) {
-          for (int r = 0; r < kRows; ++r) t[r][n] = fma16(row[r][k0 + k + j], v[j], t[r][n]);
-        }
+        const Words words = load_words(codes[n] + b * kBlockBytes + whole * 64);
+        unrolled(Indices<kGroup>(), [&]<int kIndex>() HWY_ATTR {
+          if (whole * kGroup + kIndex >= count) return;
+          const V16 v = value16<Format, kIndex>(words);
+          for (int r = 0; r < kRows; ++r) t[r][n] = fma16(xb[(whole * kGroup + kIndex) * kRows + r], v, t[r][n]);
+        });
       }
     }
     for (int n = 0; n < kTiles; ++n) {
@@ -177,7 +180,7 @@ void direct_tiles(const Weight& w, std::int64_t tile, const float* const* x, std
 }
 
 template <class Format, int kRows, int kTiles>
-void direct_range(const Weight& w, std::int64_t begin, std::int64_t end, const float* const* x, std::int64_t rows,
+void direct_range(const Weight& w, std::int64_t begin, std::int64_t end, const float* x, std::int64_t rows,
                   const GemmOutput& out) {
   std::int64_t tile = begin;
   for (; tile + kTiles <= end; tile += kTiles) direct_tiles<Format, kRows, kTiles>(w, tile, x, rows, out);
@@ -187,7 +190,7 @@ void direct_range(const Weight& w, std::int64_t begin, std::int64_t end, const f
 }
 
 template <class Format>
-void direct(const Weight& w, std::int64_t begin, std::int64_t end, const float* const* x, std::int64_t rows,
+void direct(const Weight& w, std::int64_t begin, std::int64_t end, const float* x, std::int64_t rows,
             const GemmOutput& out) {
   // Several tiles at once where few rows leave the fma units waiting for their own results.
   if (rows == 1) return direct_range<Format, 1, 4>(w, begin, end, x, rows, out);
@@ -210,10 +213,10 @@ void decode_panel(const Weight& w, std::int64_t tile, int tiles, std::int64_t k0
     const std::uint8_t* codes = w.packed + first * kBlockBytes;
     float* to = panel + n * 16;
     for (std::int64_t k = 0; k < count; k += kGroup) {  // k0 is a multiple of 32 and the packed k is filled up
-      V16 v[kGroup];
-      Format::group(codes + k / kGroup * 64, v);
-#pragma GCC unroll 8
-      for (int j = 0; j < kGroup; ++j) store16(v[j], to + (k + j) * 16 * kPanelTiles);
+      const Words words = load_words(codes + k / kGroup * 64);
+      unrolled(Indices<kGroup>(), [&]<int kIndex>() HWY_ATTR {
+        store16(value16<Format, kIndex>(words), to + (k + kIndex) * 16 * kPanelTiles);
+      });
     }
     for (std::int64_t b = 0; b * kBlock < count; ++b) {
       const std::uint8_t* s = Format::kScaleBytes != 0 ? w.packed_scale + (first + b) * Format::kScaleBytes : nullptr;
@@ -316,7 +319,7 @@ HWY_INLINE void by_format(WeightFormat format, F32Fn f32, Bf16Fn bf16, Fp8Fn fp8
 
 GemmTraits traits() { return {kDirectRows, kPanelTiles, kBlockRows}; }
 
-void direct_entry(const Weight& w, std::int64_t begin, std::int64_t end, const float* const* x, std::int64_t rows,
+void direct_entry(const Weight& w, std::int64_t begin, std::int64_t end, const float* x, std::int64_t rows,
                   const GemmOutput& out) {
   by_format(
       w.format, [&] { direct<F32>(w, begin, end, x, rows, out); }, [&] { direct<Bf16>(w, begin, end, x, rows, out); },
@@ -344,9 +347,17 @@ HWY_EXPORT(panel_entry);
 
 GemmTraits gemm_traits() { return HWY_DYNAMIC_DISPATCH(traits)(); }
 
-void gemm_direct(const Weight& w, std::int64_t tile_begin, std::int64_t tile_end, const float* const* x,
+void gemm_direct(const Weight& w, std::int64_t tile_begin, std::int64_t tile_end, const float* packed,
                  std::int64_t rows, const GemmOutput& out) {
-  HWY_DYNAMIC_DISPATCH(direct_entry)(w, tile_begin, tile_end, x, rows, out);
+  HWY_DYNAMIC_DISPATCH(direct_entry)(w, tile_begin, tile_end, packed, rows, out);
+}
+
+void gemm_pack_few(const float* const* x, std::int64_t rows, std::int64_t k, float* packed) {
+  const std::int64_t width = rows <= 2 ? rows : rows <= 4 ? 4 : 8;
+  for (std::int64_t j = 0; j < k; ++j) {
+    for (std::int64_t r = 0; r < rows; ++r) packed[j * width + r] = x[r][j];
+    for (std::int64_t r = rows; r < width; ++r) packed[j * width + r] = 0.0f;
+  }
 }
 
 namespace {

@@ -32,8 +32,15 @@ struct GemmOutput {
   bool bf16;  ///< rounded to bf16
 };
 
-/// Tiles [tile_begin, tile_end) of w times rows x[0..rows), each w.k floats; rows <= direct_rows.
-void gemm_direct(const Weight& w, std::int64_t tile_begin, std::int64_t tile_end, const float* const* x,
+/// Floats gemm_pack_few fills, at most.
+inline std::int64_t packed_few_size(std::int64_t k) { return 8 * k; }
+/// Copies rows <= direct_rows into the order gemm_direct reads: k by k, the rows side by side (filled up with zeros to 1,
+/// 2, 4 or 8). Rows of a large matrix often lie a power of two apart, where they would fight for the same cache lines.
+/// A single row is its own packed form.
+void gemm_pack_few(const float* const* x, std::int64_t rows, std::int64_t k, float* packed);
+
+/// Tiles [tile_begin, tile_end) of w times rows <= direct_rows from gemm_pack_few.
+void gemm_direct(const Weight& w, std::int64_t tile_begin, std::int64_t tile_end, const float* packed,
                  std::int64_t rows, const GemmOutput& out);
 
 /// Floats gemm_pack_rows fills for this many rows of length k.

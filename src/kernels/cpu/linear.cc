@@ -38,24 +38,32 @@ constexpr std::int64_t kMaxDirectRows = 8;
 constexpr std::int64_t kPackedFloats = std::int64_t{1} << 23;  // rows packed at a time
 
 void few_rows(const Exec& exec, const Job& job) {
-  const float* rows[kMaxDirectRows];
   const std::int64_t tiles = job.tile_end(0) - job.tile_begin(0) + (job.groups > 1 ? 1 : 0);
   // Pieces of whole groups of four tiles, about 64 Ki products each, but at least four a thread.
   const std::int64_t by_size = std::max<std::int64_t>(1, kSerialProducts / (kPackRows * job.w.k));
   const std::int64_t by_share = tiles * job.groups / (4 * exec.threads->thread_count());
   const std::int64_t piece = std::max<std::int64_t>(4, std::max(by_size, std::min<std::int64_t>(by_share, 64)) / 4 * 4);
   const std::int64_t pieces = (tiles + piece - 1) / piece;
+  const float* x = job.x;
+  std::int64_t x_step = job.x_step;
+  if (job.rows > 1) {
+    x_step = packed_few_size(job.w.k);
+    auto* packed = scratch<float>(Scratch::kPacked, x_step * job.groups);
+    for (std::int64_t group = 0; group < job.groups; ++group) {
+      const float* rows[kMaxDirectRows];
+      for (std::int64_t r = 0; r < job.rows; ++r) rows[r] = job.x + r * job.x_stride + group * job.x_step;
+      gemm_pack_few(rows, job.rows, job.w.k, packed + group * x_step);
+    }
+    x = packed;
+  }
   const auto body = [&](std::int64_t begin, std::int64_t end, int) {
-    const float* x[kMaxDirectRows];
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t group = i / pieces;
       const std::int64_t first = job.tile_begin(group) + i % pieces * piece;
       const std::int64_t last = std::min(first + piece, job.tile_end(group));
-      for (std::int64_t r = 0; r < job.rows; ++r) x[r] = rows[r] + group * job.x_step;
-      if (first < last) gemm_direct(job.w, first, last, x, job.rows, job.output(group, 0));
+      if (first < last) gemm_direct(job.w, first, last, x + group * x_step, job.rows, job.output(group, 0));
     }
   };
-  for (std::int64_t r = 0; r < job.rows; ++r) rows[r] = job.x + r * job.x_stride;
   const std::int64_t count = pieces * job.groups;
   const bool serial = job.rows * job.w.n * job.w.k < 2 * kSerialProducts;
   exec.threads->parallel_for(count, serial ? count : 1, std::ref(body));
