@@ -114,6 +114,65 @@ void bench_linear(Bench& bench) {
   }
 }
 
+// One mixture-of-experts layer of the given shape with random routes.
+void bench_experts(Bench& bench) {
+  struct Shape {
+    const char* name;
+    std::int64_t experts, top_k, dim, inner;
+  };
+  for (const Shape& s : {Shape{"experts 64 x 512 top-6, dim 1024", 64, 6, 1024, 512}}) {
+    if (!bench.wants(s.name)) continue;
+    std::mt19937 rng(1);
+    // Two layers in turn, so that batch 1 does not find its weights in the cache.
+    std::vector<test::OwnedWeight> owned;
+    owned.reserve(zu(3 * 4 * (s.experts + 1)));
+    std::vector<std::vector<ExpertWeights>> layers(4);
+    for (auto& layer : layers) {
+      for (std::int64_t e = 0; e <= s.experts; ++e) {
+        ExpertWeights unit;
+        for (Weight* w : {&unit.w1, &unit.w3, &unit.w2}) {
+          const bool down = w == &unit.w2;
+          owned.push_back(random_weight(rng, e < s.experts ? WeightFormat::kFp4 : WeightFormat::kFp8, down ? s.dim : s.inner,
+                                        down ? s.inner : s.dim));
+          *w = owned.back().view;
+        }
+        layer.push_back(unit);
+      }
+    }
+    const auto unit_bytes = [](const ExpertWeights& e) {
+      return weight_bytes(e.w1) + weight_bytes(e.w3) + weight_bytes(e.w2);
+    };
+    for (const std::int64_t rows : {1, 2, 8, 32, 128, 512}) {
+      const std::vector<float> x = random_values(rng, rows * s.dim);
+      const std::vector<float> weight = random_values(rng, rows * s.top_k);
+      // Different routes in every run.
+      std::vector<std::vector<std::int32_t>> routes(8);
+      double experts_hit = 0;
+      for (auto& chosen : routes) {
+        std::vector<bool> hit(zu(s.experts));
+        for (std::int64_t t = 0; t < rows; ++t) {
+          std::vector<std::int32_t> order(zu(s.experts));
+          for (std::size_t e = 0; e < order.size(); ++e) order[e] = static_cast<std::int32_t>(e);
+          std::shuffle(order.begin(), order.end(), rng);
+          std::sort(order.begin(), order.begin() + s.top_k);
+          chosen.insert(chosen.end(), order.begin(), order.begin() + s.top_k);
+          for (std::int64_t k = 0; k < s.top_k; ++k) hit[zu(order[zu(k)])] = true;
+        }
+        experts_hit += static_cast<double>(std::count(hit.begin(), hit.end(), true)) / 8;
+      }
+      std::vector<float> out(zu(rows * s.dim));
+      const double bytes = experts_hit * unit_bytes(layers[0][0]) + unit_bytes(layers[0].back());
+      const double flops = 6.0 * static_cast<double>(rows * (s.top_k + 1) * s.dim * s.inner);
+      bench.measure(std::string(s.name) + ", rows " + std::to_string(rows), bytes, flops, [&](std::int64_t i) {
+        const auto& layer = layers[zu(i) % layers.size()];
+        bench.table.experts({&bench.threads},
+                            {x.data(), std::span(layer).first(zu(s.experts)), &layer.back(), routes[zu(i / 4) % 8].data(),
+                             weight.data(), rows, s.top_k, s.dim, s.inner, 10.0f, 32, out.data(), Round::kBf16});
+      });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace deepinfer
 
@@ -137,5 +196,6 @@ int main(int argc, char** argv) {
   }
   deepinfer::Bench bench(settings);
   deepinfer::bench_linear(bench);
+  deepinfer::bench_experts(bench);
   return 0;
 }

@@ -9,5 +9,6 @@ namespace deepinfer::cpu {
 
 void linear(const Exec&, const LinearOp&);
 void grouped_linear(const Exec&, const GroupedLinearOp&);
+void experts(const Exec&, const ExpertsOp&);
 
 }  // namespace deepinfer::cpu

@@ -352,11 +352,12 @@ void gemm_direct(const Weight& w, std::int64_t tile_begin, std::int64_t tile_end
   HWY_DYNAMIC_DISPATCH(direct_entry)(w, tile_begin, tile_end, packed, rows, out);
 }
 
-void gemm_pack_few(const float* const* x, std::int64_t rows, std::int64_t k, float* packed) {
+void gemm_pack_few(const float* const* x, std::int64_t rows, std::int64_t k_begin, std::int64_t k_count, float* packed) {
   const std::int64_t width = rows <= 2 ? rows : rows <= 4 ? 4 : 8;
-  for (std::int64_t j = 0; j < k; ++j) {
-    for (std::int64_t r = 0; r < rows; ++r) packed[j * width + r] = x[r][j];
-    for (std::int64_t r = rows; r < width; ++r) packed[j * width + r] = 0.0f;
+  float* to = packed + k_begin * width;
+  for (std::int64_t j = 0; j < k_count; ++j, to += width) {
+    for (std::int64_t r = 0; r < rows; ++r) to[r] = x[r][j];
+    for (std::int64_t r = rows; r < width; ++r) to[r] = 0.0f;
   }
 }
 
@@ -375,17 +376,19 @@ std::int64_t packed_rows_size(std::int64_t rows, std::int64_t k) {
   return (rows + gemm_traits().block_rows) * k;
 }
 
-void gemm_pack_rows(const float* const* x, std::int64_t rows, std::int64_t k, float* packed) {
+void gemm_pack_rows(const float* const* x, std::int64_t rows, std::int64_t k, std::int64_t k_begin, std::int64_t k_count,
+                    float* packed) {
   const std::int64_t full = gemm_traits().block_rows;
   for (std::int64_t r = 0; r < rows;) {
     const std::int64_t block = block_rows_for(rows - r, full);
-    float* to = packed + r * k;
+    const std::int64_t present = std::min(block, rows - r);
+    float* to = packed + r * k + k_begin * block;
     for (std::int64_t i = 0; i < block; ++i) {
-      if (r + i < rows) {
+      if (i < present) {
         const float* from = x[r + i];
-        for (std::int64_t j = 0; j < k; ++j) to[j * block + i] = from[j];
+        for (std::int64_t j = 0; j < k_count; ++j) to[j * block + i] = from[j];
       } else {
-        for (std::int64_t j = 0; j < k; ++j) to[j * block + i] = 0.0f;
+        for (std::int64_t j = 0; j < k_count; ++j) to[j * block + i] = 0.0f;
       }
     }
     r += block;

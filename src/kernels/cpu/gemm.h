@@ -36,8 +36,8 @@ struct GemmOutput {
 inline std::int64_t packed_few_size(std::int64_t k) { return 8 * k; }
 /// Copies rows <= direct_rows into the order gemm_direct reads: k by k, the rows side by side (filled up with zeros to 1,
 /// 2, 4 or 8). Rows of a large matrix often lie a power of two apart, where they would fight for the same cache lines.
-/// A single row is its own packed form.
-void gemm_pack_few(const float* const* x, std::int64_t rows, std::int64_t k, float* packed);
+/// A single row is its own packed form. x[r][0..k_count) goes to columns [k_begin, k_begin + k_count).
+void gemm_pack_few(const float* const* x, std::int64_t rows, std::int64_t k_begin, std::int64_t k_count, float* packed);
 
 /// Tiles [tile_begin, tile_end) of w times rows <= direct_rows from gemm_pack_few.
 void gemm_direct(const Weight& w, std::int64_t tile_begin, std::int64_t tile_end, const float* packed,
@@ -45,8 +45,10 @@ void gemm_direct(const Weight& w, std::int64_t tile_begin, std::int64_t tile_end
 
 /// Floats gemm_pack_rows fills for this many rows of length k.
 std::int64_t packed_rows_size(std::int64_t rows, std::int64_t k);
-/// Copies rows into the order gemm_panel reads: register blocks of rows, k by k; missing rows of the last block are zero.
-void gemm_pack_rows(const float* const* x, std::int64_t rows, std::int64_t k, float* packed);
+/// Copies rows of length k into the order gemm_panel reads: register blocks of rows, k by k; missing rows of the last block
+/// are zero. x[r][0..k_count) goes to columns [k_begin, k_begin + k_count).
+void gemm_pack_rows(const float* const* x, std::int64_t rows, std::int64_t k, std::int64_t k_begin, std::int64_t k_count,
+                    float* packed);
 
 /// Tiles [tile_begin, tile_end), at most panel_tiles, times rows <= kPanelRows packed by gemm_pack_rows.
 void gemm_panel(const Weight& w, std::int64_t tile_begin, std::int64_t tile_end, const float* packed_rows,

@@ -52,7 +52,7 @@ void few_rows(const Exec& exec, const Job& job) {
     for (std::int64_t group = 0; group < job.groups; ++group) {
       const float* rows[kMaxDirectRows];
       for (std::int64_t r = 0; r < job.rows; ++r) rows[r] = job.x + r * job.x_stride + group * job.x_step;
-      gemm_pack_few(rows, job.rows, job.w.k, packed + group * x_step);
+      gemm_pack_few(rows, job.rows, 0, job.w.k, packed + group * x_step);
     }
     x = packed;
   }
@@ -88,7 +88,7 @@ void many_rows(const Exec& exec, const Job& job, const GemmTraits& traits) {
       const std::int64_t group = i / blocks, row = i % blocks * block;
       const std::int64_t rows = std::min(block, job.rows - row);
       for (std::int64_t r = 0; r < rows; ++r) x[r] = job.x + (row + r) * job.x_stride + group * job.x_step;
-      gemm_pack_rows(x, rows, k, packed + group * group_floats + row * k);
+      gemm_pack_rows(x, rows, k, 0, k, packed + group * group_floats + row * k);
     }
   };
   exec.threads->parallel_for(blocks * job.groups, serial ? blocks * job.groups : 1, std::ref(pack));

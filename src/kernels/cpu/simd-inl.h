@@ -1,6 +1,8 @@
 // Sixteen virtual lanes on top of Highway, compiled once a target: one AVX-512 register, two AVX2 registers, four
 // 128-bit ones. A kernel written in these terms has the same order of sums on each of them. Fused multiply-add is
 // exact on every target (by std::fma where the hardware has none).
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
