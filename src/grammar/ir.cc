@@ -26,7 +26,7 @@ Symbol GrammarBuilder::lexeme(RegexId regex, const LexemeOptions& options) {
     const RegexId rest = regex_.minus(regex, kEpsilonRegex);
     return optional(lexeme(rest, options));
   }
-  const std::string key = fmt::format("{}\x01{}\x01{}", regex, options.max_tokens, options.name);
+  const std::string key = fmt::format("{} {}", regex, options.max_tokens);
   const auto found = lexeme_index_.find(key);
   if (found != lexeme_index_.end()) return found->second;
   charge(1);

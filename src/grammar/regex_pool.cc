@@ -201,6 +201,22 @@ const ByteSet& RegexPool::first_bytes(RegexId x) {
   return first_sets_[nodes_[x].first];
 }
 
+bool RegexPool::successors(RegexId x, const ByteSet& bytes, std::vector<RegexId>& out) {
+  bool all = true;
+  ByteSet left = bytes;
+  while (!left.empty()) {
+    ByteSet same_bytes = ByteSet::all();
+    const RegexId next = derive(x, left.first(), same_bytes);
+    left &= ~same_bytes;
+    if (next == kEmptyRegex || !live(next)) {
+      all = false;
+    } else if (std::find(out.begin(), out.end(), next) == out.end()) {
+      out.push_back(next);
+    }
+  }
+  return all;
+}
+
 bool RegexPool::matches(RegexId x, std::string_view text) {
   for (char c : text) {
     x = step(x, static_cast<std::uint8_t>(c));

@@ -87,8 +87,15 @@ class RegexPool {
     }
     return step_slow(x, byte);
   }
+  /// Whether a live state has a string longer than the empty one.
+  bool can_continue(RegexId x) {
+    const Node& n = nodes_[x];
+    return x != kEpsilonRegex && (!n.boolean || !n.nullable || !first_bytes(x).empty());
+  }
   /// The bytes a string of x can begin with.
   const ByteSet& first_bytes(RegexId x);
+  /// Appends the distinct live states one byte out of `bytes` after x to `out`; false when some byte leads nowhere.
+  bool successors(RegexId x, const ByteSet& bytes, std::vector<RegexId>& out);
   bool matches(RegexId x, std::string_view text);
 
   // ---- Decision procedures by exploring derivatives. kDeadline when more than `fuel` states are needed.
