@@ -15,7 +15,6 @@
 namespace deepinfer {
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::size_t kLongestLine = std::size_t{1} << 40;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
@@ -45,12 +44,12 @@ Result<JsonlReader> JsonlReader::open(const std::string& path, std::size_t max_l
   return reader;
 }
 
-JsonlReader::JsonlReader(int fd, std::string name, std::size_t max_line_bytes)
+JsonlReader::JsonlReader(int fd, std::string name, std::size_t max_line_bytes, std::size_t buffer_bytes)
     : fd_(fd),
       name_(std::move(name)),
       max_line_bytes_(std::min(max_line_bytes, kLongestLine)),
       total_bytes_(regular_size(fd)),
-      buffer_(kBufferBytes) {}
+      buffer_(buffer_bytes) {}
 
 JsonlReader::JsonlReader(JsonlReader&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),

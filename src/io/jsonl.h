@@ -29,8 +29,10 @@ struct JsonlLine {
 class JsonlReader {
  public:
   static Result<JsonlReader> open(const std::string& path, std::size_t max_line_bytes);
-  /// Reads from an open descriptor, which stays the caller's. `name` stands in errors.
-  JsonlReader(int fd, std::string name, std::size_t max_line_bytes);
+  /// Reads from an open descriptor, which stays the caller's. `name` stands in errors. `buffer_bytes` is what
+  /// one read asks for.
+  JsonlReader(int fd, std::string name, std::size_t max_line_bytes,
+              std::size_t buffer_bytes = std::size_t{1} << 20);
   JsonlReader(JsonlReader&& other) noexcept;
   JsonlReader& operator=(JsonlReader&&) = delete;
   JsonlReader(const JsonlReader&) = delete;

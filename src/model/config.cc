@@ -308,12 +308,14 @@ std::vector<std::int64_t> read_ratios(Reader& in, const ModelConfig& c) {
       else
         in.problem(fmt::format("/layer_types: unknown attention kind {}", json_quote(type)));
     }
-    in.require(in.has("layer_types"), "the field \"compress_ratios\" is missing");
+    if (!in.has("layer_types")) {
+      in.problem("the field \"compress_ratios\" is missing");
+      return {};
+    }
   }
   const auto layers = static_cast<std::size_t>(c.layers);
   if (ratios.size() < layers) {
-    if (!ratios.empty())
-      in.problem(fmt::format("compress_ratios has {} entries for {} layers", ratios.size(), layers));
+    in.problem(fmt::format("compress_ratios has {} entries for {} layers", ratios.size(), layers));
     return {};
   }
   in.require(ratios.size() <= layers + 64,

@@ -20,6 +20,7 @@
 #include <fstream>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
@@ -90,10 +91,11 @@ class Mutator {
       case 1:  // any byte
         if (at < x.size()) x[at] = static_cast<std::uint8_t>(rng_());
         break;
-      case 2:  // insert a byte that parsers care about
-        x.insert(pos,
-                 static_cast<std::uint8_t>("{}[]\",:\\0123456789-+.eE \n\r\t/<>|\xff\xc3\x80"[below(39)]));
+      case 2: {  // insert a byte that parsers care about
+        static constexpr std::string_view kBytes = "{}[]\",:\\0123456789-+.eE \n\r\t/<>|\xff\xc3\x80";
+        x.insert(pos, static_cast<std::uint8_t>(kBytes[below(kBytes.size())]));
         break;
+      }
       case 3:
         x.erase(pos, pos + static_cast<std::ptrdiff_t>(length));
         break;

@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   DI_CHECK(fd >= 0 && ::ftruncate(fd, 0) == 0);
   DI_CHECK(::pwrite(fd, data, size, 0) == static_cast<ssize_t>(size) && ::lseek(fd, 0, SEEK_SET) == 0);
   constexpr std::size_t kBound = 64;
-  deepinfer::JsonlReader reader(fd, "fuzz", kBound);
+  deepinfer::JsonlReader reader(fd, "fuzz", kBound, 16);  // small reads: many borders inside lines
   const std::string_view all(reinterpret_cast<const char*>(data), size);
   std::int64_t number = 0;
   for (;;) {

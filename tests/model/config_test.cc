@@ -301,6 +301,7 @@ TEST(ModelConfig, RequiredFieldsCannotBeLeftOut) {
 }
 
 TEST(ModelConfig, InconsistentPlansAreRefused) {
+  EXPECT_THAT(error_of(kTiny, {{"compress_ratios", "[]"}}), HasSubstr("0 entries for 6 layers"));
   EXPECT_THAT(error_of(kTiny, {{"compress_ratios", "[0,0,4]"}}), HasSubstr("3 entries for 6 layers"));
   EXPECT_THAT(error_of(kTiny, {{"compress_ratios", "[0,0,4,128,4,2]"}}),
               HasSubstr("2 is not a ratio of deepseek_v4"));
