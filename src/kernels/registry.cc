@@ -28,7 +28,7 @@ constexpr std::array kKernels = {
     DI_REF_KERNEL(compress),       DI_REF_KERNEL(pool_write),     DI_REF_KERNEL(hadamard),
     DI_REF_KERNEL(index_select),   DI_REF_KERNEL(attention),      DI_REF_KERNEL(route),
     DI_REF_KERNEL(experts),        DI_REF_KERNEL(engram_gather),  DI_REF_KERNEL(engram_gate),
-    DI_CPU_KERNEL(linear),         DI_CPU_KERNEL(grouped_linear), DI_CPU_KERNEL(experts),
+    DI_CPU_KERNEL(linear),         DI_CPU_KERNEL(grouped_linear), DI_CPU_KERNEL(experts), DI_CPU_KERNEL(index_select),   DI_CPU_KERNEL(attention),
 };
 
 #undef DI_REF_KERNEL

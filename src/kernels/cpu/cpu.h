@@ -10,5 +10,7 @@ namespace deepinfer::cpu {
 void linear(const Exec&, const LinearOp&);
 void grouped_linear(const Exec&, const GroupedLinearOp&);
 void experts(const Exec&, const ExpertsOp&);
+void index_select(const Exec&, const IndexSelectOp&);
+void attention(const Exec&, const AttentionOp&);
 
 }  // namespace deepinfer::cpu
