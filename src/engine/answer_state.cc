@@ -98,6 +98,10 @@ Result<bool> AnswerState::append(Draw draw) {
   if (constraint_ && constraint_from_ >= 0 && !ends) {
     const Status accepted = constraint_->accept(draw.token);
     if (!accepted) return accepted.error();
+    if (constraint_->no_progress()) {
+      return Error{ErrorCode::kDeadline, "the constrained answer is nothing but white space for too long",
+                   "structured output"};
+    }
   }
   if (constraint_ && constraint_from_ < 0 && draw.token == vocabulary_->think_end)
     constraint_from_ = answer_count() + 1;

@@ -25,6 +25,8 @@ class TokenConstraint {
   virtual Status accept(TokenId token) = 0;
   /// Whether the answer may end here.
   virtual bool can_end() = 0;
+  /// True when the answer only marks time (white space without end); the engine then ends it with an error.
+  virtual bool no_progress() { return false; }
   /// Takes back the newest `count` accepted tokens.
   virtual Status rollback(std::int64_t count) = 0;
 };

@@ -362,7 +362,8 @@ Status EngineCore::take_row(Part& part, std::int64_t position, std::span<float> 
   return {};
 }
 
-/// The model failed. Parts whose outputs were all dealt with stand; the others are tried again or end.
+/// The model failed. Parts whose outputs were all dealt with stand; the others are tried again, each alone.
+/// Who fails alone ends with the error.
 void EngineCore::step_failed(const Error& error) {
   ++counters_.step_errors;
   good_steps_ = 0;
@@ -377,7 +378,7 @@ void EngineCore::step_failed(const Error& error) {
   }
   for (Part& part : parts_) {
     if (!part.untouched) continue;
-    if (!smaller && failed == 1) part.error = error;
+    if (!smaller && failed == 1 && part.seq->alone) part.error = error;
     if (!smaller) part.seq->alone_until = part.start + part.rows;
   }
 }

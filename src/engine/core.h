@@ -2,8 +2,9 @@
 // EngineCore; the class Engine (engine.h) puts the thread, the inbox and the watchdog around it.
 //
 // A step either advances every sequence it planned or, when the model reports an error, none that it could
-// not finish; since rows are addressed by position, running them again is harmless. Who failed in company is
-// run alone next: the culprit alone gets the error. Too little memory halves the plan until it fits.
+// not finish; since rows are addressed by position, running them again is harmless. Whose step failed is run
+// again, alone: who fails then is the culprit and gets the error, the others go on. Too little memory halves
+// the plan until it fits.
 #pragma once
 
 #include <array>

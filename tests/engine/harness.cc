@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <thread>
 
 #include "engine/request_check.h"
 
@@ -86,6 +89,72 @@ std::vector<Answer> expected_answers(const FakeModel& model, const Tokenizer* to
     answers.push_back(state.take_answer());
   }
   return answers;
+}
+
+namespace {
+
+constexpr std::int64_t kLeast = 3, kMost = 6;
+
+class FakeConstraint final : public TokenConstraint {
+ public:
+  FakeConstraint(std::int64_t vocab, std::string kind) : vocab_(vocab), kind_(std::move(kind)) {}
+  Status mask(std::span<std::uint32_t> bits) override {
+    if (kind_ == "dead" && state_ == 2) return Error{ErrorCode::kInternal, "dead end", "grammar"};
+    for (std::int64_t t = 0; t < vocab_; ++t) {
+      const bool allowed = state_ < kMost && (t + state_) % 3 == 0 && t > 3;
+      std::uint32_t& word = bits[static_cast<std::size_t>(t / 32)];
+      word = (word & ~(1u << (t % 32))) | (allowed ? 1u << (t % 32) : 0u);
+    }
+    return {};
+  }
+  Status accept(TokenId token) override {
+    if (state_ >= kMost || (token + state_) % 3 != 0) return invalid_argument("token not allowed");
+    ++state_;
+    return {};
+  }
+  bool can_end() override { return state_ >= kLeast; }
+  bool no_progress() override { return kind_ == "blank" && state_ == 4; }
+  Status rollback(std::int64_t count) override {
+    if (count > state_) return invalid_argument("too far back");
+    state_ -= count;
+    return {};
+  }
+
+ private:
+  std::int64_t vocab_;
+  std::string kind_;
+  std::int64_t state_ = 0;
+};
+
+class FakeCompiled final : public CompiledConstraint {
+ public:
+  FakeCompiled(std::int64_t vocab, std::string kind) : vocab_(vocab), kind_(std::move(kind)) {}
+  std::unique_ptr<TokenConstraint> start() const override {
+    return std::make_unique<FakeConstraint>(vocab_, kind_);
+  }
+
+ private:
+  std::int64_t vocab_;
+  std::string kind_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const CompiledConstraint>> FakeCompiler::compile(const StructuredOutput& what,
+                                                                        std::vector<std::string>& warnings) {
+  if (what.text == "bad") return invalid_argument("unknown keyword", "structured.schema");
+  if (what.text == "throw") throw std::runtime_error("boom");
+  if (what.text == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  if (what.best_effort) warnings.push_back("loosened");
+  return std::shared_ptr<const CompiledConstraint>(std::make_shared<FakeCompiled>(vocab_, what.text));
+}
+
+bool fake_grammar_accepts(std::span<const TokenId> tokens) {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if ((tokens[i] + static_cast<TokenId>(i)) % 3 != 0 || tokens[i] <= 3) return false;
+  }
+  return static_cast<std::int64_t>(tokens.size()) >= kLeast &&
+         static_cast<std::int64_t>(tokens.size()) <= kMost;
 }
 
 std::string difference(const Answer& a, const Answer& b) {

@@ -39,6 +39,21 @@ std::vector<Answer> expected_answers(const FakeModel& model, const Tokenizer* to
                                      const Request& request, std::uint64_t engine_seed,
                                      std::int64_t max_context, const CompiledConstraint* grammar = nullptr);
 
+/// A made-up grammar: token t may come in state s when (t + s) % 3 == 0; may end after 3 tokens, must end
+/// after 6 (with think tokens never allowed inside). Texts: "bad" does not compile, "throw" throws, "slow"
+/// takes 50 ms, "dead" has a dead end after 2 tokens, "blank" reports no progress after 4.
+class FakeCompiler final : public ConstraintCompiler {
+ public:
+  explicit FakeCompiler(std::int64_t vocab) : vocab_(vocab) {}
+  Result<std::shared_ptr<const CompiledConstraint>> compile(const StructuredOutput& what,
+                                                            std::vector<std::string>& warnings) override;
+
+ private:
+  std::int64_t vocab_;
+};
+/// Whether a token sequence (without the end) is a text of that grammar.
+bool fake_grammar_accepts(std::span<const TokenId> tokens);
+
 /// Compares every field; empty text if equal, else what differs.
 std::string difference(const Answer& a, const Answer& b);
 
