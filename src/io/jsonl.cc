@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -56,6 +57,7 @@ JsonlReader::JsonlReader(JsonlReader&& other) noexcept
       owns_fd_(std::exchange(other.owns_fd_, false)),
       name_(std::move(other.name_)),
       max_line_bytes_(other.max_line_bytes_),
+      stop_(other.stop_),
       total_bytes_(other.total_bytes_),
       buffer_(std::move(other.buffer_)),
       begin_(other.begin_),
@@ -69,11 +71,23 @@ JsonlReader::~JsonlReader() {
   if (owns_fd_) ::close(fd_);
 }
 
+/// False when the stream is to end now. Only pipes and terminals can keep a reader waiting.
+bool JsonlReader::wait_for_input() const {
+  if (stop_ == nullptr) return true;
+  constexpr int kPollMs = 100;
+  while (!*stop_) {
+    pollfd input = {fd_, POLLIN, 0};
+    if (total_bytes_ || ::poll(&input, 1, kPollMs) != 0) return true;
+  }
+  return false;
+}
+
 /// Refills the empty buffer; false at the end of the stream.
 Result<bool> JsonlReader::fill() {
   begin_ = 0;
   end_ = 0;
   for (;;) {
+    if (!wait_for_input()) return false;
     const ssize_t count = ::read(fd_, buffer_.data(), buffer_.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return io_error("cannot read", errno, name_);

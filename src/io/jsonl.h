@@ -2,6 +2,7 @@
 // ever contains whole lines.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -38,6 +39,9 @@ class JsonlReader {
   JsonlReader(const JsonlReader&) = delete;
   ~JsonlReader();
 
+  /// Makes a true `stop` end the stream, also while next() waits for a pipe or a terminal. Must outlive the
+  /// reader.
+  void stop_when(const std::atomic<bool>* stop) { stop_ = stop; }
   /// The next line, or nothing at the end. Errors: kIo.
   Result<std::optional<JsonlLine>> next();
   /// Bytes consumed by the lines returned so far.
@@ -47,10 +51,12 @@ class JsonlReader {
 
  private:
   Result<bool> fill();
+  bool wait_for_input() const;
   int fd_ = -1;
   bool owns_fd_ = false;
   std::string name_;
   std::size_t max_line_bytes_;
+  const std::atomic<bool>* stop_ = nullptr;
   std::optional<std::int64_t> total_bytes_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0;  // unread part of buffer_
