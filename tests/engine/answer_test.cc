@@ -10,6 +10,7 @@
 
 #include "engine/harness.h"
 #include "engine/stop_strings.h"
+#include "engine/structured_compiler.h"
 
 namespace deepinfer {
 namespace {
@@ -245,6 +246,54 @@ TEST(Structured, AfterThinkingTheConstraintStartsBehindTheCloseOfThinking) {
     }
     EXPECT_TRUE(fake_grammar_accepts(tokens));
   }
+}
+
+// The real grammars over a real vocabulary: what comes out is in the language, alone and in company.
+TEST(Structured, RegexAndChoiceAnswersAreInTheirLanguage) {
+  FakeModel model({.vocab = 270, .slots = 6});  // the logits are wider than the vocabulary
+  const TokenId end = 1;
+  auto compiler = make_structured_compiler(small_tokenizer(), {&end, 1}, 270).value();
+  EngineOptions options;
+  options.manual = true;
+  auto engine = Engine::create({&model, &small_tokenizer(), compiler}, options).value();
+  std::vector<std::shared_ptr<Collected>> regexes, choices;
+  for (int i = 0; i < 40; ++i) {
+    Request request;
+    request.id = fmt::format("{}", i);
+    request.prompt = {0, 9};
+    request.sampling.max_tokens = 60;
+    request.structured.kind = StructuredOutput::Kind::kRegex;
+    request.structured.text = "[0-9]{2,4}(-the)?";
+    regexes.push_back(std::make_shared<Collected>());
+    submit(*engine, request, regexes.back());
+    request.structured.kind = StructuredOutput::Kind::kChoice;
+    request.structured.choices = {"yes", "no", "\xe4\xb8\xad"};
+    choices.push_back(std::make_shared<Collected>());
+    submit(*engine, request, choices.back());
+  }
+  engine->drain();
+  std::set<std::string> chosen;
+  for (const auto& got : regexes) {
+    ASSERT_EQ(got->only().error, "");
+    std::string text = got->only().answers[0].text;
+    if (text.ends_with("-the")) text.resize(text.size() - 4);
+    EXPECT_TRUE(text.size() >= 2 && text.size() <= 4 &&
+                text.find_first_not_of("0123456789") == std::string::npos)
+        << text;
+  }
+  for (const auto& got : choices) {
+    ASSERT_EQ(got->only().error, "");
+    chosen.insert(got->only().answers[0].text);
+  }
+  EXPECT_THAT(chosen, ::testing::IsSubsetOf({"yes", "no", "\xe4\xb8\xad"}));
+  EXPECT_GT(chosen.size(), 1u);
+  Request wrong;
+  wrong.prompt = {0};
+  wrong.structured.kind = StructuredOutput::Kind::kRegex;
+  wrong.structured.text = "(a";
+  const RequestResult refused = run_one(*engine, wrong);
+  EXPECT_EQ(refused.error_code, "invalid_argument");
+  EXPECT_THAT(refused.error, ::testing::StartsWith("structured: "));
 }
 
 // ---- watchdog ----
