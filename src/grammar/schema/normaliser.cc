@@ -295,6 +295,37 @@ Status Normaliser::refuse(const SchemaSite& site, std::string_view keyword, cons
   return {};
 }
 
+// Breadth first through everything applied in place; the node's first subschema when none has the keyword itself.
+SchemaSite Normaliser::find_keyword(NodeId id, std::string_view keyword) {
+  std::vector<SchemaSite> queue;
+  std::set<const JsonValue*> seen;
+  const auto push = [&](const SchemaSite& site) {
+    if (site.value->is_object() && seen.insert(site.value).second) queue.push_back(site);
+  };
+  for (const LiteralId literal : nodes_[static_cast<std::size_t>(id)].literals) {
+    const Literal& what = literals_[static_cast<std::size_t>(literal / 2)];
+    if (what.kind == Literal::Kind::kSchema) push(what.site);
+  }
+  for (std::size_t i = 0; i < queue.size(); ++i) {
+    const SchemaSite at = queue[i];
+    if (at.value->find(keyword) != nullptr) return at;
+    for (const auto& [key, value] : at.value->members) {
+      if (key == "$ref" && value.is_string()) {
+        if (const auto target = set_.resolve(at, value.text); target.ok()) push(*target);
+      } else if (key == "not" || key == "if" || key == "then" || key == "else") {
+        push(set_.child(at, value));
+      } else if (key == "allOf" || key == "anyOf" || key == "oneOf") {
+        for (const JsonValue& arm : value.items) push(set_.child(at, arm));
+      }
+    }
+  }
+  return queue.empty() ? set_.root() : queue.front();
+}
+
+Status Normaliser::refuse_in(NodeId node, std::string_view keyword, const std::string& reason) {
+  return refuse(find_keyword(node, keyword), keyword, reason);
+}
+
 Status Normaliser::loosen(const Place& place, std::string_view keyword, const Error& error) {
   if (error.code != ErrorCode::kUnsupported) return at(place, keyword, error);
   if (!options_.best_effort && !error.where.empty()) return error;

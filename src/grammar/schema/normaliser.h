@@ -53,6 +53,8 @@ class Normaliser : public FormContext {
 
   /// Records a loosening when best effort is on; otherwise the error that refuses the schema.
   Status refuse(const SchemaSite& site, std::string_view keyword, const std::string& reason);
+  /// The same for a keyword somewhere among the subschemas that apply to the values of `node`.
+  Status refuse_in(NodeId node, std::string_view keyword, const std::string& reason);
 
  private:
   using LiteralId = std::int32_t;
@@ -98,6 +100,7 @@ class Normaliser : public FormContext {
   Result<Form> meet(const Form& a, const Form& b);
   Error at(const Place& place, std::string_view keyword, Error error) const;
   Error malformed(const Place& place, std::string_view keyword, const std::string& expected) const;
+  SchemaSite find_keyword(NodeId node, std::string_view keyword);
   Status loosen(const Place& place, std::string_view keyword, const Error& error);
 
   // normalise_assertions.cc: keywords that look at the value itself or at its members and elements
