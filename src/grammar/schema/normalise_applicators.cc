@@ -184,7 +184,7 @@ Result<Form> Normaliser::dependents(const Place& place, Form form) {
   return form;
 }
 
-Result<Form> Normaliser::schema_form(const Place& place) {
+Result<Form> Normaliser::evaluated_form(const Place& place) {
   const bool only_reference = place.draft <= SchemaDraft::kDraft7 && place.get("$ref") != nullptr;
   Form form = Form::any();
   if (!only_reference) {
@@ -234,6 +234,11 @@ Result<Form> Normaliser::schema_form(const Place& place) {
   auto dependent = dependents(place, form);
   if (dependent.ok()) form = std::move(*dependent);
   else DI_TRY(loosen(place, "dependentSchemas", dependent.error()));
+  return form;
+}
+
+Result<Form> Normaliser::schema_form(const Place& place) {
+  DI_ASSIGN(Form form, evaluated_form(place));
   if (place.draft >= SchemaDraft::kDraft201909) {
     DI_TRY(unevaluated_properties(place, form));
     DI_TRY(unevaluated_items(place, form));

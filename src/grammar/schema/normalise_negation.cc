@@ -191,9 +191,6 @@ Status Normaliser::negate_arrays(const Place& place, Form& into) {
       if (tidy(more, *this)) DI_TRY(unite(into, only_array(std::move(more))));
     }
   }
-  if (own.unique) {
-    return unsupported("the negation of 'uniqueItems' is not available", set_.pointer(place.site.value) + "/uniqueItems");
-  }
   return {};
 }
 
@@ -341,13 +338,52 @@ Status Normaliser::negate_in_place(const Place& place, Form& into) {
   return {};
 }
 
-Status Normaliser::negate_unevaluated(const Place& place) {
+Status Normaliser::negate_unevaluated(const Place& place, Form& into) {
   const JsonValue* properties = place.get("unevaluatedProperties");
   const JsonValue* items = place.get("unevaluatedItems");
   if (place.draft < SchemaDraft::kDraft201909 || (properties == nullptr && items == nullptr)) return {};
-  return unsupported("the negation of unevaluated members is not available",
-                     set_.pointer(place.site.value) +
-                         (properties != nullptr ? "/unevaluatedProperties" : "/unevaluatedItems"));
+  auto seen = evaluated_form(place);
+  if (!seen.ok()) return seen.error();
+  if (properties != nullptr) {
+    auto outside = node_of(place, *properties, true);
+    if (!outside.ok()) return outside.error();
+    ObjectBranch::Exists left_over;
+    left_over.value = *outside;
+    bool all = false;
+    for (const ObjectBranch& branch : seen->objects) {
+      all = all || branch.evaluated_all;
+      for (const LanguageId keys : branch.evaluated_keys) left_over.keys.languages.push_back(strings_.complement(keys));
+      for (const auto& p : branch.properties) {
+        if (p.evaluated) left_over.keys.none_of.insert(p.name);
+      }
+    }
+    auto& languages = left_over.keys.languages;
+    std::sort(languages.begin(), languages.end());
+    languages.erase(std::unique(languages.begin(), languages.end()), languages.end());
+    for (ObjectBranch& branch : seen->objects) {
+      branch.exists.push_back(left_over);
+      if (!all && tidy(branch, *this)) DI_TRY(unite(into, only_object(std::move(branch))));
+    }
+  }
+  if (items != nullptr) {
+    auto outside = node_of(place, *items, true);
+    if (!outside.ok()) return outside.error();
+    ArrayBranch::Contains left_over{*outside, 1, kNoLimit, 0};
+    bool all = false;
+    for (const ArrayBranch& branch : seen->arrays) {
+      all = all || branch.evaluated_all;
+      left_over.from = std::max(left_over.from, branch.evaluated_prefix);
+      for (const NodeId item : branch.evaluated_contains) {
+        DI_ASSIGN(const NodeId other, negate(item));
+        DI_ASSIGN(left_over.item, both(left_over.item, other));
+      }
+    }
+    for (ArrayBranch& branch : seen->arrays) {
+      branch.contains.push_back(left_over);
+      if (!all && tidy(branch, *this)) DI_TRY(unite(into, only_array(std::move(branch))));
+    }
+  }
+  return {};
 }
 
 Result<Form> Normaliser::negated_schema(const Place& place) {
@@ -364,7 +400,7 @@ Result<Form> Normaliser::negated_schema(const Place& place) {
     DI_TRY(negate_arrays(place, out));
     DI_TRY(negate_objects(place, out));
     DI_TRY(negate_in_place(place, out));
-    DI_TRY(negate_unevaluated(place));
+    DI_TRY(negate_unevaluated(place, out));
   }
   clear_evaluated(out);
   return out;

@@ -3,7 +3,8 @@
 //
 // A literal is a subschema, a constant or a union of nodes, or the negation of one; literal l ^ 1 negates l.
 // Each keyword has a positive meaning (normalise_assertions.cc, normalise_applicators.cc) and a negation
-// (normalise_negation.cc); only `uniqueItems` has no negation here.
+// (normalise_negation.cc). Two negations are narrower than the truth, which keeps every answer sound: that of
+// `uniqueItems` is empty, and that of an unevaluated keyword counts as evaluated what any arm could evaluate.
 // One compilation owns one Normaliser; not thread-safe. Bounded by max_nodes, max_branch_work and an in-place depth.
 #pragma once
 
@@ -124,6 +125,8 @@ class Normaliser : public FormContext {
   Result<Form> enum_form(const Place& place, bool negated);
 
   // normalise_applicators.cc: keywords that apply further schemas to the same value
+  /// Without the unevaluated keywords: what they look at.
+  Result<Form> evaluated_form(const Place& place);
   Result<Form> schema_form(const Place& place);
   Result<std::vector<NodeId>> arms(const Place& place, std::string_view keyword, bool negated);
   Result<Form> any_of(std::vector<Form> forms);
@@ -151,7 +154,7 @@ class Normaliser : public FormContext {
   Status negate_arrays(const Place& place, Form& into);
   Status negate_objects(const Place& place, Form& into);
   Status negate_in_place(const Place& place, Form& into);
-  Status negate_unevaluated(const Place& place);
+  Status negate_unevaluated(const Place& place, Form& into);
   Result<Form> negated_constant(const JsonValue& value);
 
   Place place_of(const SchemaSite& site, ScopeId scope) const;

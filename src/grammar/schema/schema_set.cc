@@ -85,12 +85,13 @@ Status SchemaSet::add_document(const std::string& uri, std::string_view text) {
   auto parsed = parse_json_value(text, limits_);
   if (!parsed.ok()) return parsed.error().at(uri.empty() ? "schema" : uri);
   loaded_.push_back({uri, std::make_unique<JsonValue>(std::move(parsed).value())});
-  auto resource = add_resource(uri, *loaded_.back().root, default_draft_);
+  auto resource = add_resource(uri, *loaded_.back().root, default_draft_, uri);
   if (!resource.ok()) return resource.error();
   return {};
 }
 
-Result<int> SchemaSet::add_resource(const std::string& uri, const JsonValue& root, SchemaDraft inherited) {
+Result<int> SchemaSet::add_resource(const std::string& uri, const JsonValue& root, SchemaDraft inherited,
+                                    const std::string& base) {
   auto made = std::make_unique<SchemaResource>();
   made->uri = uri;
   made->root = &root;
@@ -105,7 +106,7 @@ Result<int> SchemaSet::add_resource(const std::string& uri, const JsonValue& roo
   const char* id_keyword = resource.draft == SchemaDraft::kDraft4 ? "id" : "$id";
   const bool ref_hides_id = resource.draft <= SchemaDraft::kDraft7 && root.find("$ref") != nullptr;
   if (const JsonValue* own = string_member(root, id_keyword); own != nullptr && !ref_hides_id) {
-    const std::string absolute = resolve_uri(uri, own->text);
+    const std::string absolute = resolve_uri(base, own->text);
     resource.uri = std::string(split_fragment(absolute).resource);
     by_uri_.try_emplace(resource.uri, id);
   }
@@ -168,8 +169,9 @@ Status SchemaSet::index_children(const JsonValue& schema, int resource) {
     const JsonValue* id = string_member(child, draft == SchemaDraft::kDraft4 ? "id" : "$id");
     const bool hidden = draft <= SchemaDraft::kDraft7 && child.find("$ref") != nullptr;
     if (id != nullptr && !hidden && !split_fragment(id->text).resource.empty()) {
-      const std::string uri = resolve_uri(resources_[static_cast<std::size_t>(resource)]->uri, id->text);
-      auto added = add_resource(std::string(split_fragment(uri).resource), child, draft);
+      const std::string base = resources_[static_cast<std::size_t>(resource)]->uri;
+      const std::string uri = resolve_uri(base, id->text);
+      auto added = add_resource(std::string(split_fragment(uri).resource), child, draft, base);
       if (!added.ok()) return added.error();
       return {};
     }

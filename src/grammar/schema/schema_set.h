@@ -68,7 +68,8 @@ class SchemaSet {
       : documents_(documents), limits_(limits), default_draft_(default_draft) {}
 
   Status add_document(const std::string& uri, std::string_view text);
-  Result<int> add_resource(const std::string& uri, const JsonValue& root, SchemaDraft inherited);
+  /// `uri`: the name it is reached by; its own $id is resolved against `base`.
+  Result<int> add_resource(const std::string& uri, const JsonValue& root, SchemaDraft inherited, const std::string& base);
   Status index(const JsonValue& value, int resource);
   Status index_children(const JsonValue& schema, int resource);
   Status read_dialect(SchemaResource& resource);
