@@ -69,6 +69,43 @@ Result<NodeId> ruled_value(const ObjectBranch& branch, const std::string& name, 
   return value;
 }
 
+// With named members only: an `exists` that one name alone can satisfy makes that name required. False when none can.
+bool settle_exists(ObjectBranch& b, FormContext& context) {
+  std::vector<ObjectBranch::Exists> kept;
+  for (ObjectBranch::Exists& e : b.exists) {
+    ObjectBranch::Property* only = nullptr;
+    int able = 0;
+    bool met = false;
+    for (ObjectBranch::Property& p : b.properties) {
+      if (p.value == kNeverNode || !context.contains(e.keys, p.name)) continue;
+      ++able;
+      only = &p;
+      met = met || (p.required && context.implies(p.value, e.value));
+    }
+    if (able == 0) return false;
+    if (met) continue;
+    const auto value = able == 1 ? context.both(only->value, e.value) : Result<NodeId>(kNeverNode);
+    if (able > 1 || !value.ok()) {
+      kept.push_back(std::move(e));
+      continue;
+    }
+    only->value = *value;
+    only->required = true;
+    if (*value == kNeverNode || context.surely_empty(*value)) return false;
+  }
+  b.exists = std::move(kept);
+  return true;
+}
+
+// Adds a branch unless another covers it, and drops those that it covers.
+void add_branch(std::vector<ObjectBranch>& branches, ObjectBranch branch, FormContext& context) {
+  for (const ObjectBranch& other : branches) {
+    if (covered(branch, other, context)) return;
+  }
+  std::erase_if(branches, [&](const ObjectBranch& other) { return covered(other, branch, context); });
+  branches.push_back(std::move(branch));
+}
+
 using NameIndex = std::unordered_map<std::string_view, const ObjectBranch::Property*>;
 
 NameIndex index_names(const ObjectBranch& branch) {
@@ -236,8 +273,37 @@ bool tidy(ObjectBranch& b, FormContext& context) {
     // Only named members remain, so the other rules say nothing.
     b.rules.assign(1, {StringBranch{}, kNeverNode});
   }
+  if (closed && !settle_exists(b, context)) return false;
+  required = std::count_if(b.properties.begin(), b.properties.end(), [](const auto& p) { return p.required; });
   b.min_properties = std::max(b.min_properties, required);
   return b.min_properties <= b.max_properties;
+}
+
+bool covered(const ObjectBranch& a, const ObjectBranch& b, FormContext& context) {
+  if (a.min_properties < b.min_properties || a.max_properties > b.max_properties) return false;
+  if (a.evaluated_all != b.evaluated_all || a.evaluated_keys != b.evaluated_keys) return false;
+  for (const ObjectBranch::Property& p : b.properties) {
+    const ObjectBranch::Property* mine = a.find(p.name);
+    if (mine == nullptr || (p.required && !mine->required) || p.evaluated != mine->evaluated) return false;
+    if (!context.implies(mine->value, p.value)) return false;
+  }
+  for (const ObjectBranch::Rule& rule : b.rules) {
+    const bool kept = std::any_of(a.rules.begin(), a.rules.end(), [&](const ObjectBranch::Rule& r) {
+      return (r.keys == rule.keys || r.keys.unconstrained()) && context.implies(r.value, rule.value);
+    });
+    if (!kept) return false;
+  }
+  for (const ObjectBranch::Property& p : a.properties) {
+    if (b.find(p.name) != nullptr) continue;
+    if (p.evaluated) return false;
+    const auto ruled = ruled_value(b, p.name, context);
+    if (!ruled.ok() || !context.implies(p.value, *ruled)) return false;
+  }
+  return std::all_of(b.exists.begin(), b.exists.end(), [&](const ObjectBranch::Exists& e) {
+    return std::any_of(a.exists.begin(), a.exists.end(), [&](const ObjectBranch::Exists& mine) {
+      return mine.keys == e.keys && context.implies(mine.value, e.value);
+    });
+  });
 }
 
 Result<std::optional<ObjectBranch>> intersect(const ObjectBranch& a, const ObjectBranch& b, FormContext& context) {
@@ -295,7 +361,7 @@ Result<Form> intersect(const Form& a, const Form& b, FormContext& context) {
   out.falsity = a.falsity && b.falsity;
   out.truth = a.truth && b.truth;
   if (a.numbers.size() * b.numbers.size() > kMaxBranches * 8 || a.strings.size() * b.strings.size() > kMaxBranches * 8 ||
-      a.arrays.size() * b.arrays.size() > kMaxBranches || a.objects.size() * b.objects.size() > kMaxBranches) {
+      a.arrays.size() * b.arrays.size() > kMaxBranches * 2 || a.objects.size() * b.objects.size() > kMaxBranches * 8) {
     return too_entangled();
   }
   for (const auto& x : a.numbers) {
@@ -320,8 +386,9 @@ Result<Form> intersect(const Form& a, const Form& b, FormContext& context) {
   for (const auto& x : a.objects) {
     for (const auto& y : b.objects) {
       DI_ASSIGN(auto both, intersect(x, y, context));
-      if (both) out.objects.push_back(std::move(*both));
+      if (both) add_branch(out.objects, std::move(*both), context);
     }
+    if (out.objects.size() > kMaxBranches) return too_entangled();
   }
   if (out.numbers.size() > kMaxBranches || out.strings.size() > kMaxBranches) return too_entangled();
   return out;

@@ -28,7 +28,7 @@ using LanguageId = grammar::RegexId;
 
 inline constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 /// Branches one form may have before the schema is refused as too entangled.
-inline constexpr std::size_t kMaxBranches = 512;
+inline constexpr std::size_t kMaxBranches = 256;
 
 struct NumberBranch {
   enum class Integral : std::uint8_t { kEither, kInteger, kFraction };
@@ -124,6 +124,8 @@ class FormContext {
   virtual ~FormContext() = default;
   /// The conjunction of two nodes.
   virtual Result<NodeId> both(NodeId a, NodeId b) = 0;
+  /// Whether every value of `a` is surely in `b`; false when unknown. Cheap.
+  virtual bool implies(NodeId a, NodeId b) = 0;
   /// Whether a node is known to have no value; false when unknown. May look a few levels down.
   virtual bool surely_empty(NodeId node) = 0;
   /// Whether `text` is a string of the branch.
@@ -134,6 +136,8 @@ class FormContext {
 
 /// Intersection of two forms, impossible branches dropped. kUnsupported beyond kMaxBranches.
 Result<Form> intersect(const Form& a, const Form& b, FormContext& context);
+/// Whether every value of `a` is surely in `b`, evaluation records included; false when unknown.
+bool covered(const ObjectBranch& a, const ObjectBranch& b, FormContext& context);
 /// Union. kUnsupported beyond kMaxBranches.
 Status unite(Form& into, Form from);
 

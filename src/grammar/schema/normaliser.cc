@@ -102,7 +102,7 @@ Result<NodeId> Normaliser::node_of(const SchemaSite& site, ScopeId scope, bool n
   if (site.value->is_bool()) return site.value->boolean != negated ? kAnyNode : kNeverNode;
   if (site.value->is_object() && site.value->members.empty()) return negated ? kNeverNode : kAnyNode;
   Literal literal;
-  literal.site = site;
+  literal.site = identity_.representative(site);
   literal.scope = enter(scope, site.resource);
   return node_of(std::vector<LiteralId>{literal_of(std::move(literal)) | (negated ? 1 : 0)});
 }
@@ -190,6 +190,14 @@ Result<const Form*> Normaliser::form(NodeId id) {
   node.running = false;
   node.form = std::make_unique<Form>(std::move(total));
   return const_cast<const Form*>(node.form.get());
+}
+
+bool Normaliser::implies(NodeId a, NodeId b) {
+  if (a == b || b == kAnyNode || a == kNeverNode) return true;
+  if (a == kAnyNode || b == kNeverNode) return false;
+  const auto& more = nodes_[static_cast<std::size_t>(a)].literals;
+  const auto& fewer = nodes_[static_cast<std::size_t>(b)].literals;
+  return std::includes(more.begin(), more.end(), fewer.begin(), fewer.end());
 }
 
 bool Normaliser::surely_empty(NodeId id) {

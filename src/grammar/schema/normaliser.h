@@ -19,6 +19,7 @@
 #include "base/result.h"
 #include "grammar/schema/form.h"
 #include "grammar/schema/options.h"
+#include "grammar/schema/schema_identity.h"
 #include "grammar/schema/schema_set.h"
 #include "grammar/schema/string_algebra.h"
 
@@ -37,6 +38,7 @@ class Normaliser : public FormContext {
   Result<NodeId> either(std::vector<NodeId> nodes);
 
   Result<NodeId> both(NodeId a, NodeId b) override;
+  bool implies(NodeId a, NodeId b) override;
   bool surely_empty(NodeId node) override;
   bool contains(const StringBranch& branch, const std::string& text) override {
     return strings_.contains(branch, text);
@@ -166,6 +168,7 @@ class Normaliser : public FormContext {
   SchemaSet& set_;
   StringAlgebra& strings_;
   const SchemaOptions& options_;
+  SchemaIdentity identity_;
   bool track_evaluated_ = false;  // some schema asks for unevaluatedProperties or unevaluatedItems
   std::deque<Literal> literals_;  // literal id / 2
   std::deque<Expansion> expansions_;  // by literal id
