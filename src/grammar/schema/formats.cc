@@ -4,8 +4,8 @@
 //   duration                RFC 3339 appendix A
 //   email, idn-email        RFC 5321 mailbox; domains of idn-email as idn-hostname
 //   hostname                RFC 1123, whole name up to 253; no label with "--" in places 3-4 (so no A-labels)
-//   idn-hostname            labels of lower-case letters, uncased letters and digits of any script; no combining or
-//                           context-dependent characters
+//   idn-hostname            labels of lower-case or uncased letters of eleven left-to-right scripts, and ASCII digits; no
+//                           combining or context-dependent characters; 11 characters a label, 63 in all
 //   ipv4, ipv6              RFC 2673 section 3.2, RFC 4291 section 2.2
 //   uri, iri (-reference)   RFC 3986, RFC 3987
 //   uri-template            RFC 6570
@@ -62,11 +62,18 @@ struct Patterns {
     const string host = label + group("\\." + label) + "*";
     const string tagged = "(?:^|\\.)[^.]{2}--";
     add("hostname", host, "^[^]{1,253}$", tagged);
-    // Arabic-Indic digits stay out: the two sets may not be mixed in one label.
-    const string letter = "[\\p{Ll}\\p{Lo}0-9]";
-    const string idn_label = letter + group("(?:[\\p{Ll}\\p{Lo}0-9-]){0,61}" + letter) + "?";
+    // Scripts written from left to right whose letters need no context. At most 11 characters a label, so that its
+    // Punycode form stays below 64 octets whatever they are.
+    string letters;
+    for (const char* script : {"Latin", "Greek", "Cyrillic", "Armenian", "Georgian", "Han", "Hiragana", "Katakana", "Hangul",
+                               "Devanagari", "Thai"}) {
+      letters += string("\\p{Script=") + script + "}";
+    }
+    const string letter = "[" + letters + "0-9]";
+    const string idn_label = any_of({label, letter + group("[" + letters + "0-9-]{0,9}" + letter) + "?"});
     const string idn_host = idn_label + group("\\." + idn_label) + "*";
-    add("idn-hostname", idn_host, "^[^]{1,63}$", tagged);
+    const string unusual = "[^a-z0-9.\\p{Ll}\\p{Lo}-]|[\\u302E\\u302F\\u3031-\\u3035\\u303B]";
+    add("idn-hostname", idn_host, "^[^]{1,63}$", any_of({tagged, unusual}));
 
     const string octet = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
     ipv4 = octet + group("\\." + octet) + "{3}";

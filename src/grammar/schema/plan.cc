@@ -195,6 +195,10 @@ Status GrammarWriter::add_elements(const ArrayBranch& branch, ArrayPlan& plan, s
   }
   for (std::size_t chosen = 0; chosen < (std::size_t{1} << eligible.size()); ++chosen) {
     Element element{index, onwards, value, {}};
+    const bool forbidden = std::any_of(eligible.begin(), eligible.end(), [&, i = 0](int c) mutable {
+      return (chosen >> i++ & 1) != 0 && branch.contains[static_cast<std::size_t>(c)].max_count == 0;
+    });
+    if (forbidden) continue;
     for (std::size_t i = 0; i < eligible.size(); ++i) {
       const ArrayBranch::Contains& c = branch.contains[static_cast<std::size_t>(eligible[i])];
       NodeId item = c.item;
