@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "grammar/byte_vocabulary.h"
 #include "grammar/json_schema.h"
 #include "grammar/matcher.h"
 #include "grammar/schema_suite.h"
@@ -16,16 +17,6 @@ namespace deepinfer::grammar {
 namespace {
 
 constexpr const char* kRatchet = "tests/grammar/json_schema_ratchet.jsonl";
-
-VocabularyPtr byte_vocabulary() {
-  Vocabulary::Options options;
-  for (int b = 0; b < 256; ++b) options.tokens.emplace_back(1, static_cast<char>(b));
-  options.tokens.emplace_back();
-  options.special_tokens = options.eos_tokens = {256};
-  auto made = Vocabulary::create(std::move(options));
-  EXPECT_TRUE(made.ok());
-  return *made;
-}
 
 /// "refused: ..." for a schema, "rejected" for an instance; by case name.
 using Differences = std::map<std::string, std::string>;
