@@ -1,11 +1,10 @@
 // Reads and checks tokenizer.json. Whatever the file asks for is either done or refused by name.
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
+#include <array>
 
+#include "io/json.h"
+#include "io/mmap_file.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_tables.h"
 #include "tokenizer/utf8.h"
@@ -13,18 +12,17 @@
 namespace deepinfer {
 namespace {
 
-using Json = nlohmann::json;
-
 // Larger files and vocabularies than any real one are damage, not data.
 constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;
-constexpr std::int64_t kMaxVocab = 1 << 24;
+constexpr std::size_t kMaxVocab = 1 << 24;
+constexpr TokenId kUnset = -1;
 
 constexpr std::string_view kModel = "/model", kVocab = "/model/vocab", kMerges = "/model/merges",
                            kAdded = "/added_tokens", kPreTokenizer = "/pre_tokenizer";
 
-const Json* member(const Json& object, const char* name) {
-  const auto it = object.find(name);
-  return it == object.end() || it->is_null() ? nullptr : &*it;
+const Json* member(const Json& object, std::string_view name) {
+  const Json* value = object.find(name);
+  return value == nullptr || value->is_null() ? nullptr : value;
 }
 
 // A name from the file, fit for an error line.
@@ -35,44 +33,18 @@ std::string shown(std::string_view text) {
   return out;
 }
 
-// Keys of /model/vocab as they stand in the file: an object with a key twice must not pass for a smaller one.
-class VocabKeyCounter {
- public:
-  bool operator()(int depth, Json::parse_event_t event, const Json& value) {
-    if (event == Json::parse_event_t::key) {
-      if (depth == 1) in_model_ = value.get_ref<const std::string&>() == "model";
-      if (depth == 2) in_vocab_ = in_model_ && value.get_ref<const std::string&>() == "vocab";
-      if (depth == 3 && in_vocab_) ++count_;
-    }
-    return true;
-  }
-  std::size_t count() const { return count_; }
-
- private:
-  bool in_model_ = false, in_vocab_ = false;
-  std::size_t count_ = 0;
-};
-
 class Loader {
  public:
   Result<Tokenizer> load(std::string_view text) {
-    if (text.size() > kMaxFileBytes) {
-      return corrupt(fmt::format("the file has {} bytes; at most {} are read", text.size(), kMaxFileBytes));
-    }
-    VocabKeyCounter keys;
-    Json root;
-    try {
-      root = Json::parse(
-          text, [&](int depth, Json::parse_event_t event, Json& value) { return keys(depth, event, value); });
-    } catch (const Json::exception& e) {
-      return corrupt(fmt::format("not valid JSON: {}", e.what()));
-    }
+    const auto parsed = parse_json(text, {.max_bytes = kMaxFileBytes});
+    if (!parsed.ok()) return corrupt(parsed.error().message, parsed.error().where);
+    const Json& root = *parsed;
     if (!root.is_object()) return corrupt("the file must hold one JSON object");
     DI_TRY(check_normalizer(root));
     const Json* model = member(root, "model");
     if (model == nullptr || !model->is_object()) return corrupt("an object is missing", std::string(kModel));
     DI_TRY(check_model(*model));
-    DI_TRY(read_vocab(*model, keys.count()));
+    DI_TRY(read_vocab(*model));
     DI_TRY(read_added(root));
     DI_TRY(fill_bytes());
     DI_TRY(read_merges(*model));
@@ -84,12 +56,12 @@ class Loader {
  private:
   static bool flag(const Json& object, const char* name) {
     const Json* value = member(object, name);
-    return value != nullptr && value->is_boolean() && value->get<bool>();
+    return value != nullptr && value->is_bool() && value->as_bool();
   }
 
   static std::string type_of(const Json& object) {
     const Json* type = object.is_object() ? member(object, "type") : nullptr;
-    return type != nullptr && type->is_string() ? type->get<std::string>() : std::string();
+    return type != nullptr && type->is_string() ? type->as_string() : std::string();
   }
 
   static Status check_normalizer(const Json& root) {
@@ -98,7 +70,7 @@ class Loader {
     const std::string type = type_of(*normalizer);
     if (type == "Sequence") {
       const Json* parts = member(*normalizer, "normalizers");
-      if (parts != nullptr && parts->is_array() && parts->empty()) return {};
+      if (parts != nullptr && parts->is_array() && parts->as_array().empty()) return {};
     }
     return unsupported(
         fmt::format("a normalizer ('{}') is not supported; only null or an empty Sequence is", shown(type)),
@@ -111,12 +83,12 @@ class Loader {
       return unsupported(fmt::format("model type '{}' is not supported; only BPE is", shown(type)),
                          "/model/type");
     }
-    if (const Json* dropout = member(model, "dropout"); dropout != nullptr && *dropout != 0.0) {
+    if (const Json* dropout = member(model, "dropout"); dropout != nullptr && !(dropout->is_number() && dropout->as_double() == 0)) {
       return unsupported("BPE dropout is not supported", "/model/dropout");
     }
     for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       const Json* value = member(model, name);
-      if (value != nullptr && (!value->is_string() || !value->get_ref<const std::string&>().empty())) {
+      if (value != nullptr && (!value->is_string() || !value->as_string().empty())) {
         return unsupported(fmt::format("{} is not supported", name), fmt::format("{}/{}", kModel, name));
       }
     }
@@ -127,7 +99,8 @@ class Loader {
     return {};
   }
 
-  Status set_token(std::int64_t id, const std::string& text, const std::string& where) {
+  // Gives `id` to a token whose text is a key of tables_.id_of.
+  Status set_token(std::int64_t id, std::string_view text, const std::string& where) {
     if (id < 0 || id >= static_cast<std::int64_t>(tokens_.size())) {
       return corrupt(fmt::format("id {} of token '{}' is out of range: {} tokens need the ids 0 to {}", id,
                                  shown(text), tokens_.size(), static_cast<std::int64_t>(tokens_.size()) - 1),
@@ -135,98 +108,94 @@ class Loader {
     }
     const std::string*& slot = tokens_[static_cast<std::size_t>(id)];
     if (slot != nullptr) {
-      return corrupt(fmt::format("id {} belongs to both '{}' and '{}'", id, shown(*slot), shown(text)),
-                     where);
+      return corrupt(fmt::format("id {} belongs to both '{}' and '{}'", id, shown(*slot), shown(text)), where);
     }
-    const auto [it, fresh] = tables_.id_of.emplace(text, static_cast<TokenId>(id));
-    if (!fresh) return corrupt(fmt::format("token '{}' appears twice", shown(text)), where);
-    slot = &it->first;
+    const auto entry = tables_.id_of.find(text);
+    entry->second = static_cast<TokenId>(id);
+    slot = &entry->first;
     return {};
   }
 
-  Status read_vocab(const Json& model, std::size_t key_count) {
+  // Texts only: the range of ids is known when the added tokens have been counted.
+  Status read_vocab(const Json& model) {
     const Json* vocab = member(model, "vocab");
     if (vocab == nullptr || !vocab->is_object()) return corrupt("an object is missing", std::string(kVocab));
-    if (vocab->empty() || vocab->size() > static_cast<std::size_t>(kMaxVocab)) {
-      return corrupt(fmt::format("{} entries; between 1 and {} are expected", vocab->size(), kMaxVocab),
+    vocab_ = &vocab->as_object();
+    if (vocab_->empty() || vocab_->size() > kMaxVocab) {
+      return corrupt(fmt::format("{} entries; between 1 and {} are expected", vocab_->size(), kMaxVocab),
                      std::string(kVocab));
     }
-    if (key_count != vocab->size()) {
-      return corrupt(fmt::format("{} tokens appear more than once", key_count - vocab->size()),
-                     std::string(kVocab));
+    tables_.id_of.reserve(vocab_->size());
+    for (const auto& [text, id] : *vocab_) {
+      if (text.empty()) return corrupt("a token has no text", std::string(kVocab));
+      if (!is_integer(id)) {
+        return corrupt(fmt::format("the id of '{}' is not a whole number", shown(text)), std::string(kVocab));
+      }
+      tables_.id_of.emplace(text, kUnset);
     }
-    vocab_ = vocab;
-    tables_.id_of.reserve(vocab->size());
     return {};
   }
 
   // Base and added tokens share one range of ids without holes; an added token may repeat a base token.
   Status read_added(const Json& root) {
-    const Json* list = member(root, "added_tokens");
-    static const Json none = Json::array();
-    if (list == nullptr) list = &none;
-    if (!list->is_array()) return corrupt("an array is expected", std::string(kAdded));
-    if (list->size() > static_cast<std::size_t>(kMaxVocab))
-      return corrupt("too many entries", std::string(kAdded));
-    std::size_t fresh_count = 0;
-    for (std::size_t i = 0; i < list->size(); ++i) {
-      const std::string where = fmt::format("{}/{}", kAdded, i);
-      const Json& item = (*list)[i];
-      const Json* content = item.is_object() ? member(item, "content") : nullptr;
-      const Json* id = item.is_object() ? member(item, "id") : nullptr;
-      if (content == nullptr || !content->is_string() || content->get_ref<const std::string&>().empty()) {
-        return corrupt("'content' must be a text of at least one character", where);
-      }
-      if (id == nullptr || !id->is_number_integer()) return corrupt("'id' must be a whole number", where);
-      for (const char* name : {"single_word", "lstrip", "rstrip"}) {
-        if (flag(item, name)) {
-          return unsupported(fmt::format("added token '{}' sets {}, which is not supported",
-                                         shown(content->get_ref<const std::string&>()), name),
-                             where);
-        }
-      }
-      if (vocab_->find(content->get_ref<const std::string&>()) == vocab_->end()) ++fresh_count;
+    static const JsonArray none;
+    const Json* member_value = member(root, "added_tokens");
+    if (member_value != nullptr && !member_value->is_array()) {
+      return corrupt("an array is expected", std::string(kAdded));
     }
-    tokens_.resize(vocab_->size() + fresh_count, nullptr);
-    for (const auto& [text, id] : vocab_->items()) {
-      if (!id.is_number_integer())
-        return corrupt(fmt::format("the id of '{}' is not a whole number", shown(text)), std::string(kVocab));
-      if (text.empty()) return corrupt("a token has no text", std::string(kVocab));
-      DI_TRY(set_token(as_int64(id), text, std::string(kVocab)));
+    const JsonArray& list = member_value == nullptr ? none : member_value->as_array();
+    if (list.size() > kMaxVocab) return corrupt("too many entries", std::string(kAdded));
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      DI_TRY(check_added(list[i], fmt::format("{}/{}", kAdded, i)));
+      tables_.id_of.emplace(member(list[i], "content")->as_string(), kUnset);
     }
+    tokens_.resize(tables_.id_of.size(), nullptr);
+    base_.assign(tokens_.size(), false);
     tables_.added.assign(tokens_.size(), false);
     tables_.special.assign(tokens_.size(), false);
-    for (std::size_t i = 0; i < list->size(); ++i) {
-      const Json& item = (*list)[i];
+    for (const auto& [text, id] : *vocab_) {
+      DI_TRY(set_token(as_int64(id), text, std::string(kVocab)));
+      base_[static_cast<std::size_t>(as_int64(id))] = true;
+    }
+    for (std::size_t i = 0; i < list.size(); ++i) {
       const std::string where = fmt::format("{}/{}", kAdded, i);
-      const auto& text = item["content"].get_ref<const std::string&>();
-      const std::int64_t id = as_int64(item["id"]);
-      const auto known = tables_.id_of.find(text);
-      if (known == tables_.id_of.end()) {
+      const std::string& text = member(list[i], "content")->as_string();
+      const std::int64_t id = as_int64(*member(list[i], "id"));
+      const TokenId known = tables_.id_of.find(text)->second;
+      if (known == kUnset) {
         DI_TRY(set_token(id, text, where));
-      } else if (known->second != id) {
-        return corrupt(fmt::format("token '{}' has the ids {} and {}", shown(text), known->second, id),
-                       where);
+      } else if (known != id) {
+        return corrupt(fmt::format("token '{}' has the ids {} and {}", shown(text), known, id), where);
       } else if (tables_.added[static_cast<std::size_t>(id)]) {
         return corrupt(fmt::format("token '{}' appears twice", shown(text)), where);
       }
       tables_.added[static_cast<std::size_t>(id)] = true;
-      tables_.special[static_cast<std::size_t>(id)] = flag(item, "special");
-      (flag(item, "normalized") ? tables_.normalized_added : tables_.raw_added)
+      tables_.special[static_cast<std::size_t>(id)] = flag(list[i], "special");
+      (flag(list[i], "normalized") ? tables_.normalized_added : tables_.raw_added)
           .add(text, static_cast<TokenId>(id));
-    }
-    for (std::size_t id = 0; id < tokens_.size(); ++id) {
-      if (tokens_[id] == nullptr)
-        return corrupt(fmt::format("no token has the id {}", id), std::string(kVocab));
     }
     return {};
   }
 
-  // Values beyond 63 bits come back as -1, which is out of range everywhere.
-  static std::int64_t as_int64(const Json& value) {
-    if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{1} << 62) return -1;
-    return value.get<std::int64_t>();
+  static Status check_added(const Json& item, const std::string& where) {
+    const Json* content = member(item, "content");
+    const Json* id = member(item, "id");
+    if (content == nullptr || !content->is_string() || content->as_string().empty()) {
+      return corrupt("'content' must be a text of at least one character", where);
+    }
+    if (id == nullptr || !is_integer(*id)) return corrupt("'id' must be a whole number", where);
+    for (const char* name : {"single_word", "lstrip", "rstrip"}) {
+      if (!flag(item, name)) continue;
+      return unsupported(
+          fmt::format("added token '{}' sets {}, which is not supported", shown(content->as_string()), name), where);
+    }
+    return {};
   }
+
+  static bool is_integer(const Json& value) { return value.is_int() || value.kind() == Json::Kind::kUint; }
+
+  // Values beyond 63 bits come back as -1, which is out of range everywhere.
+  static std::int64_t as_int64(const Json& value) { return value.is_int() ? value.as_int() : -1; }
 
   // Token text -> bytes. A base token with a character outside the byte alphabet stands for its own UTF-8, as
   // a token that is only added does.
@@ -236,7 +205,7 @@ class Loader {
     for (std::size_t id = 0; id < tokens_.size(); ++id) {
       const std::string& text = *tokens_[id];
       bytes.clear();
-      bool in_alphabet = vocab_->contains(text);
+      bool in_alphabet = base_[id];
       for (const char* p = text.data(); in_alphabet && p != text.data() + text.size();) {
         const int byte = byte_of_alphabet(utf8::decode_trusted(p));
         if (byte < 0) {
@@ -270,25 +239,27 @@ class Loader {
   Status read_merges(const Json& model) {
     const Json* list = member(model, "merges");
     if (list == nullptr || !list->is_array()) return corrupt("an array is missing", std::string(kMerges));
-    merges_.reserve(list->size());
+    const JsonArray& lines = list->as_array();
+    merges_.reserve(lines.size());
     std::unordered_map<std::uint64_t, std::size_t> seen;
-    seen.reserve(list->size());
+    seen.reserve(lines.size());
     std::string merged;
-    for (std::size_t i = 0; i < list->size(); ++i) {
-      const Json& item = (*list)[i];
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const Json& item = lines[i];
       const auto here = [&] { return fmt::format("{}/{}", kMerges, i); };
       std::string_view left, right;
       if (item.is_string()) {
-        const std::string_view line = item.get_ref<const std::string&>();
+        const std::string_view line = item.as_string();
         const std::size_t space = line.find(' ');
         if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) {
           return corrupt("a merge is two tokens with one space between them", here());
         }
         left = line.substr(0, space);
         right = line.substr(space + 1);
-      } else if (item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string()) {
-        left = item[0].get_ref<const std::string&>();
-        right = item[1].get_ref<const std::string&>();
+      } else if (item.is_array() && item.as_array().size() == 2 && item.as_array()[0].is_string() &&
+                 item.as_array()[1].is_string()) {
+        left = item.as_array()[0].as_string();
+        right = item.as_array()[1].as_string();
       } else {
         return corrupt("a merge is \"left right\" or [\"left\", \"right\"]", here());
       }
@@ -324,8 +295,8 @@ class Loader {
       const Json* list = member(*top, "pretokenizers");
       if (list == nullptr || !list->is_array())
         return corrupt("'pretokenizers' must be an array", std::string(kPreTokenizer));
-      for (std::size_t i = 0; i < list->size(); ++i) {
-        parts.emplace_back(&(*list)[i], fmt::format("{}/pretokenizers/{}", kPreTokenizer, i));
+      for (std::size_t i = 0; i < list->as_array().size(); ++i) {
+        parts.emplace_back(&list->as_array()[i], fmt::format("{}/pretokenizers/{}", kPreTokenizer, i));
       }
     } else {
       parts.emplace_back(top, std::string(kPreTokenizer));
@@ -362,9 +333,9 @@ class Loader {
   static Status read_split(const Json& part, const std::string& where, std::vector<std::string>& patterns) {
     const Json* behavior = member(part, "behavior");
     if (behavior == nullptr || !behavior->is_string()) return corrupt("'behavior' must be a text", where);
-    if (behavior->get_ref<const std::string&>() != "Isolated") {
+    if (behavior->as_string() != "Isolated") {
       return unsupported(fmt::format("Split behavior '{}' is not supported; Isolated is",
-                                     shown(behavior->get_ref<const std::string&>())),
+                                     shown(behavior->as_string())),
                          where);
     }
     // "invert" swaps matches and gaps; isolating splits keep both, so it changes nothing.
@@ -372,9 +343,9 @@ class Loader {
     const Json* regex = pattern != nullptr && pattern->is_object() ? member(*pattern, "Regex") : nullptr;
     const Json* text = pattern != nullptr && pattern->is_object() ? member(*pattern, "String") : nullptr;
     if (regex != nullptr && regex->is_string()) {
-      patterns.push_back(regex->get<std::string>());
-    } else if (text != nullptr && text->is_string() && !text->get_ref<const std::string&>().empty()) {
-      patterns.push_back(quote_pattern(text->get_ref<const std::string&>()));
+      patterns.push_back(regex->as_string());
+    } else if (text != nullptr && text->is_string() && !text->as_string().empty()) {
+      patterns.push_back(quote_pattern(text->as_string()));
     } else {
       return corrupt("'pattern' must be {\"Regex\": text} or {\"String\": text}", where);
     }
@@ -394,7 +365,8 @@ class Loader {
   }
 
   TokenizerBuilder::Tables tables_;
-  const Json* vocab_ = nullptr;
+  const JsonObject* vocab_ = nullptr;
+  std::vector<bool> base_;                  // by id: in /model/vocab
   std::vector<const std::string*> tokens_;  // by id; keys of tables_.id_of, which do not move
   std::array<TokenId, 256> byte_tokens_{};
   std::vector<TokenId> words_;
@@ -428,16 +400,8 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& nam
 }
 
 Result<Tokenizer> Tokenizer::load(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    if (errno == ENOENT) return not_found("there is no such file", path);
-    return io_error("cannot open the tokenizer", errno, path);
-  }
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (file.bad()) return io_error("cannot read the tokenizer", errno, path);
-  return parse(text.view(), path);
+  DI_ASSIGN(const MmapFile file, MmapFile::open(path));
+  return parse(file.text(), path);
 }
 
 }  // namespace deepinfer
