@@ -83,7 +83,8 @@ class Loader {
       return unsupported(fmt::format("model type '{}' is not supported; only BPE is", shown(type)),
                          "/model/type");
     }
-    if (const Json* dropout = member(model, "dropout"); dropout != nullptr && !(dropout->is_number() && dropout->as_double() == 0)) {
+    if (const Json* dropout = member(model, "dropout");
+        dropout != nullptr && !(dropout->is_number() && dropout->as_double() == 0)) {
       return unsupported("BPE dropout is not supported", "/model/dropout");
     }
     for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
@@ -108,7 +109,8 @@ class Loader {
     }
     const std::string*& slot = tokens_[static_cast<std::size_t>(id)];
     if (slot != nullptr) {
-      return corrupt(fmt::format("id {} belongs to both '{}' and '{}'", id, shown(*slot), shown(text)), where);
+      return corrupt(fmt::format("id {} belongs to both '{}' and '{}'", id, shown(*slot), shown(text)),
+                     where);
     }
     const auto entry = tables_.id_of.find(text);
     entry->second = static_cast<TokenId>(id);
@@ -187,7 +189,8 @@ class Loader {
     for (const char* name : {"single_word", "lstrip", "rstrip"}) {
       if (!flag(item, name)) continue;
       return unsupported(
-          fmt::format("added token '{}' sets {}, which is not supported", shown(content->as_string()), name), where);
+          fmt::format("added token '{}' sets {}, which is not supported", shown(content->as_string()), name),
+          where);
     }
     return {};
   }
@@ -334,9 +337,9 @@ class Loader {
     const Json* behavior = member(part, "behavior");
     if (behavior == nullptr || !behavior->is_string()) return corrupt("'behavior' must be a text", where);
     if (behavior->as_string() != "Isolated") {
-      return unsupported(fmt::format("Split behavior '{}' is not supported; Isolated is",
-                                     shown(behavior->as_string())),
-                         where);
+      return unsupported(
+          fmt::format("Split behavior '{}' is not supported; Isolated is", shown(behavior->as_string())),
+          where);
     }
     // "invert" swaps matches and gaps; isolating splits keep both, so it changes nothing.
     const Json* pattern = member(part, "pattern");
