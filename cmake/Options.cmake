@@ -12,6 +12,7 @@ endif()
 add_library(di_options INTERFACE)
 target_compile_options(di_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror
+  -Wno-missing-field-initializers  # descriptors are filled by designated initialisers; the rest defaults
   # Results are part of the contract: the compiler may not contract a*b+c on its own, reorder
   # sums, or assume the absence of NaN. Kernels ask for fma where they want it.
   -ffp-contract=off -fno-fast-math)

@@ -256,8 +256,12 @@ struct IndexSelectOp {
 
 /// Attention with a sink over window ∪ selected entries; keys and values are the same vectors.
 /// logit = q·k * scale; o = Σ e^(logit-M) k / (Σ e^(logit-M) + e^(sink-M)), M = max of the logits.
-/// Keys of a row in this order: window positions max(0, p-window+1)..p ascending, then selected entries ascending.
+/// Keys of a row in this order: window positions max(0, p-window+1)..p ascending, then selected entries ascending. They are
+/// taken in blocks of kAttentionBlock, history starting a new block, with a running maximum from -1e30: per block
+/// top' = max(top, logits), w = e^(logit-top'), sum = sum * e^(top-top') + Σ w, o = o * e^(top-top') (product), then
+/// o = fma(w, k, o) key by key. After the last block o / (sum + e^(sink-top)).
 /// Window positions >= the sequence's start are read from `fresh`, older ones from the ring.
+inline constexpr std::int64_t kAttentionBlock = 64;
 struct AttentionOp {
   const float* q;  ///< [T, heads, dim]
   float* o;        ///< [T, heads, dim]
