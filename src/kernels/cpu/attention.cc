@@ -1,8 +1,10 @@
 // Attention with a sink. A task is a run of neighbouring rows of one sequence and a share of the heads. Keys of a row come
 // in up to three pieces of consecutive vectors: window records decoded from the ring (once for all rows of the task), fresh
 // window rows (read in place), pool entries (decoded for each row, or once for all rows where every entry is visible).
-// Passes over a row: logits of all keys, softmax of each head, weighted sum in key order.
+// Passes over a row: logits of all keys; then block by block (kAttentionBlock, ops.h) the weights under the running maximum
+// of each head and the weighted sum in key order.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/thread_pool.h"
@@ -92,25 +94,26 @@ HWY_INLINE void weigh(const float* p, std::int64_t p_stride, std::int64_t heads,
   for (; h < heads; ++h) weigh_heads<1>(p + h * p_stride, p_stride, keys, count, dim, first, o + h * dim);
 }
 
-// Logits p[0..count) to weights, in place; returns the denominator. p is readable and writable up to a multiple of 16.
-HWY_INLINE float softmax(float* p, std::int64_t count, float scale, float sink, bool bf16) {
+// One block of one head: logits p[0..count) become weights in place under the running maximum `top`, `sum` takes them in.
+// Returns the factor by which what was gathered before shrinks. p is readable and writable up to a multiple of 16.
+HWY_INLINE float softmax_block(float* p, std::int64_t count, float scale, bool bf16, float& top, float& sum) {
   const DF d;
   const std::int64_t whole = count / kVecLanes * kVecLanes;
-  VF tops = hn::Set(d, -1e30f);
+  VF tops = hn::Set(d, top);
   for (std::int64_t j = 0; j < whole; j += kVecLanes) {
     const VF l = hn::Mul(hn::LoadU(d, p + j), hn::Set(d, scale));
     hn::StoreU(l, d, p + j);
     tops = hn::IfThenElse(hn::Lt(tops, l), l, tops);
   }
-  float top = hn::GetLane(hn::MaxOfLanes(d, tops));
+  float highest = hn::GetLane(hn::MaxOfLanes(d, tops));
   for (std::int64_t j = whole; j < count; ++j) {
     p[j] *= scale;
-    top = std::max(top, p[j]);
+    highest = std::max(highest, p[j]);
   }
   V16 sums = zero16();
   for (std::int64_t j = 0; j < count; j += 16) {
     V16 w = load16(p + j);
-    for (int i = 0; i < kVecs; ++i) w.v[i] = vec_exp(hn::Sub(w.v[i], hn::Set(d, top)));
+    for (int i = 0; i < kVecs; ++i) w.v[i] = vec_exp(hn::Sub(w.v[i], hn::Set(d, highest)));
     if (j + 16 > count) {
       store16(w, p + j);
       std::fill(p + count, p + j + 16, 0.0f);
@@ -119,7 +122,53 @@ HWY_INLINE float softmax(float* p, std::int64_t count, float scale, float sink, 
     sums = add16(sums, w);
     store16(round16(w, bf16), p + j);
   }
-  return sum16(sums) + exp_f32(sink - top);
+  const float shrink = exp_f32(top - highest);
+  top = highest;
+  sum = sum * shrink + sum16(sums);
+  return shrink;
+}
+
+HWY_INLINE void scale_row(float* o, std::int64_t dim, float factor) {
+  const VF by = hn::Set(DF(), factor);
+  for (std::int64_t i = 0; i < dim; i += 16) {
+    V16 v = load16(o + i);
+    for (int k = 0; k < kVecs; ++k) v.v[k] = hn::Mul(v.v[k], by);
+    store16(v, o + i);
+  }
+}
+
+// Per head of a task, beside its logits.
+struct HeadState {
+  float top, sum;
+};
+
+// Folds the keys of `pieces` (logits in p, `stride` apart) into the running softmax of all heads, block by block.
+template <std::size_t kPieces>
+HWY_INLINE void fold_keys(const std::array<Piece, kPieces>& pieces, const AttentionOp& op, std::int64_t heads, float* p,
+                          std::int64_t stride, bool& first, HeadState* state, float* o) {
+  const bool bf16 = op.round == Round::kBf16;
+  std::int64_t count = 0;
+  for (const Piece& piece : pieces) count += piece.count;
+  std::size_t piece = 0;
+  std::int64_t used = 0;  // keys of pieces[piece] already folded in
+  for (std::int64_t begin = 0; begin < count; begin += kAttentionBlock) {
+    const std::int64_t size = std::min(kAttentionBlock, count - begin);
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const float shrink = softmax_block(p + h * stride + begin, size, op.scale, bf16, state[h].top, state[h].sum);
+      if (!first && shrink != 1.0f) scale_row(o + h * op.dim, op.dim, shrink);
+    }
+    for (std::int64_t done = 0; done < size;) {
+      while (used == pieces[piece].count) {
+        ++piece;
+        used = 0;
+      }
+      const std::int64_t part = std::min(size - done, pieces[piece].count - used);
+      weigh(p + begin + done, stride, heads, pieces[piece].keys + used * op.dim, part, op.dim, first, o);
+      first = false;
+      used += part;
+      done += part;
+    }
+  }
 }
 
 void attention_rows(const AttentionOp& op, const RowRun& run, std::int64_t head_begin, std::int64_t head_end) {
@@ -146,48 +195,46 @@ void attention_rows(const AttentionOp& op, const RowRun& run, std::int64_t head_
       decode_record_16(op.pool.format, op.pool.entry(seq.blocks, j), pool_keys + j * dim);
     }
   }
-  const std::int64_t stride = (op.window + pool_most + 31) / 16 * 16;
-  auto* p = scratch<float>(Scratch::kScores, stride * heads + heads);
-  float* denominator = p + stride * heads;
+  // Logits of the window, then from the next multiple of 16 those of the history.
+  const std::int64_t stride = (op.window + 15) / 16 * 16 + (pool_most + 15) / 16 * 16;
+  auto* p = scratch<float>(Scratch::kScores, stride * heads + 2 * heads);
+  auto* state = reinterpret_cast<HeadState*>(p + stride * heads);
   for (std::int64_t t = run.row; t < run.row + run.rows; ++t) {
     const std::int64_t position = step.position[static_cast<std::size_t>(t)];
     const std::int64_t begin = std::max<std::int64_t>(0, position - op.window + 1);
-    Piece pieces[3] = {};
-    if (begin < seq.start) pieces[0] = {ring_keys + (begin - ring_begin) * dim, std::min(position + 1, seq.start) - begin};
+    std::array<Piece, 2> recent = {};
+    std::array<Piece, 1> history = {};
+    if (begin < seq.start) recent[0] = {ring_keys + (begin - ring_begin) * dim, std::min(position + 1, seq.start) - begin};
     const std::int64_t fresh_begin = std::max(begin, seq.start);
     if (fresh_begin <= position) {
-      pieces[1] = {op.fresh + (seq.row_begin + fresh_begin - seq.start) * dim, position + 1 - fresh_begin};
+      recent[1] = {op.fresh + (seq.row_begin + fresh_begin - seq.start) * dim, position + 1 - fresh_begin};
     }
     if (pool && op.selected) {
       for (std::int32_t i = 0; i < op.selected_count[t]; ++i) {
         decode_record_16(op.pool.format, op.pool.entry(seq.blocks, op.selected[t * op.top_k + i]), pool_keys + i * dim);
       }
-      pieces[2] = {pool_keys, op.selected_count[t]};
+      history[0] = {pool_keys, op.selected_count[t]};
     } else if (pool) {
-      pieces[2] = {pool_keys, (position + 1) / op.pool.ratio};
+      history[0] = {pool_keys, (position + 1) / op.pool.ratio};
     }
     const float* q = op.q + (t * op.heads + head_begin) * dim;
     float* o = op.o + (t * op.heads + head_begin) * dim;
-    std::int64_t count = 0;
-    for (const Piece& piece : pieces) {
+    const auto logits = [&](const Piece& piece, float* to) {
       for (std::int64_t j = 0; j < piece.count; j += kKeyTile) {
-        dots(q, heads, piece.keys + j * dim, std::min(kKeyTile, piece.count - j), dim, p + count + j, stride);
+        dots(q, heads, piece.keys + j * dim, std::min(kKeyTile, piece.count - j), dim, to + j, stride);
       }
-      count += piece.count;
-    }
+    };
+    float* history_p = p + (recent[0].count + recent[1].count + 15) / 16 * 16;
+    logits(recent[0], p);
+    logits(recent[1], p + recent[0].count);
+    logits(history[0], history_p);
+    std::fill(state, state + heads, HeadState{-1e30f, 0.0f});
+    bool first = true;
+    fold_keys(recent, op, heads, p, stride, first, state, o);
+    fold_keys(history, op, heads, history_p, stride, first, state, o);
     const bool bf16 = op.round == Round::kBf16;
     for (std::int64_t h = 0; h < heads; ++h) {
-      denominator[h] = softmax(p + h * stride, count, op.scale, op.sink[head_begin + h], bf16);
-    }
-    std::int64_t done = 0;
-    for (const Piece& piece : pieces) {
-      for (std::int64_t j = 0; j < piece.count; j += kKeyTile) {
-        weigh(p + done + j, stride, heads, piece.keys + j * dim, std::min(kKeyTile, piece.count - j), dim, done + j == 0, o);
-      }
-      done += piece.count;
-    }
-    for (std::int64_t h = 0; h < heads; ++h) {
-      const VF by = hn::Set(DF(), denominator[h]);
+      const VF by = hn::Set(DF(), state[h].sum + exp_f32(op.sink[head_begin + h] - state[h].top));
       for (std::int64_t i = 0; i < dim; i += 16) {
         V16 v = load16(o + h * dim + i);
         for (int k = 0; k < kVecs; ++k) v.v[k] = hn::Div(v.v[k], by);
