@@ -28,7 +28,13 @@ constexpr std::array kKernels = {
     DI_REF_KERNEL(compress),       DI_REF_KERNEL(pool_write),     DI_REF_KERNEL(hadamard),
     DI_REF_KERNEL(index_select),   DI_REF_KERNEL(attention),      DI_REF_KERNEL(route),
     DI_REF_KERNEL(experts),        DI_REF_KERNEL(engram_gather),  DI_REF_KERNEL(engram_gate),
-    DI_CPU_KERNEL(linear),         DI_CPU_KERNEL(grouped_linear), DI_CPU_KERNEL(experts), DI_CPU_KERNEL(index_select),   DI_CPU_KERNEL(attention),
+    DI_CPU_KERNEL(linear),          DI_CPU_KERNEL(grouped_linear),  DI_CPU_KERNEL(rms_norm),
+    DI_CPU_KERNEL(rope),            DI_CPU_KERNEL(quantize),        DI_CPU_KERNEL(embed),
+    DI_CPU_KERNEL(hyper_mix),       DI_CPU_KERNEL(hyper_head),      DI_CPU_KERNEL(hyper_collapse),
+    DI_CPU_KERNEL(hyper_expand),    DI_CPU_KERNEL(cache_round),     DI_CPU_KERNEL(window_write),
+    DI_CPU_KERNEL(compress),        DI_CPU_KERNEL(pool_write),      DI_CPU_KERNEL(hadamard),
+    DI_CPU_KERNEL(index_select),    DI_CPU_KERNEL(attention),       DI_CPU_KERNEL(route),
+    DI_CPU_KERNEL(experts),         DI_CPU_KERNEL(engram_gather),   DI_CPU_KERNEL(engram_gate),
 };
 
 #undef DI_REF_KERNEL
