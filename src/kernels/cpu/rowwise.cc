@@ -54,36 +54,49 @@ void norm_rows(const RmsNormOp& op, std::int64_t begin, std::int64_t end) {
   }
 }
 
-void rope_rows(const RopeOp& op, std::int64_t begin, std::int64_t end) {
-  const bool bf16 = op.round == Round::kBf16;
-  const float sign = op.inverse ? -1.0f : 1.0f;
-  for (std::int64_t t = begin; t < end; ++t) {
-    const float* rotation = op.rotation + t * op.half_dim * 2;
-    for (std::int64_t h = 0; h < op.heads; ++h) {
-      float* x = op.x + (t * op.heads + h + 1) * op.dim - 2 * op.half_dim;
-      std::int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
-      // Pairs stay side by side: (a, b) * (c, c) + (-b*s, a*s).
-      const DF d;
-      const DU du;
-      const VF s_sign = hn::BitCast(d, hn::Set(du, op.inverse ? 0x80000000u : 0u));
-      const VF even = hn::BitCast(d, hn::And(hn::Sub(hn::And(hn::Iota(du, 0), hn::Set(du, 1u)), hn::Set(du, 1u)),
-                                             hn::Set(du, 0x80000000u)));
-      for (; i + kVecLanes <= 2 * op.half_dim; i += kVecLanes) {
-        const VF v = hn::LoadU(d, x + i), cs = hn::LoadU(d, rotation + i);
-        const VF c = hn::DupEven(cs), s = hn::Xor(hn::DupOdd(cs), s_sign);
-        const VF crossed = hn::Xor(hn::Mul(hn::Shuffle2301(v), s), even);
-        const VF y = hn::Add(hn::Mul(v, c), crossed);
-        hn::StoreU(bf16 ? vec_bf16(y) : y, d, x + i);
-      }
+#if HWY_TARGET == HWY_SCALAR
+void rope_vector(float* x, const float* rotation, std::int64_t count, bool inverse, bool bf16) {
+  for (std::int64_t i = 0; i < count; i += 2) {
+    const float c = rotation[i], s = inverse ? -rotation[i + 1] : rotation[i + 1];
+    const float y0 = x[i] * c - x[i + 1] * s, y1 = x[i] * s + x[i + 1] * c;
+    x[i] = bf16 ? round_to_bf16(y0) : y0;
+    x[i + 1] = bf16 ? round_to_bf16(y1) : y1;
+  }
+}
+#else
+// Pairs stay side by side: (a, b) * (c, c) + (-b*s, a*s).
+HWY_INLINE VF rotated(VF v, VF cs, VF s_sign, VF even, bool bf16) {
+  const VF c = hn::DupEven(cs), s = hn::Xor(hn::DupOdd(cs), s_sign);
+  const VF y = hn::Add(hn::Mul(v, c), hn::Xor(hn::Mul(hn::Shuffle2301(v), s), even));
+  return bf16 ? vec_bf16(y) : y;
+}
+
+// A short rest goes through a buffer: GCC 12 makes vfmaddsub of the scalar form, against -ffp-contract=off.
+void rope_vector(float* x, const float* rotation, std::int64_t count, bool inverse, bool bf16) {
+  const DF d;
+  const DU du;
+  const VF s_sign = hn::BitCast(d, hn::Set(du, inverse ? 0x80000000u : 0u));
+  const VU odd = hn::And(hn::Iota(du, 0), hn::Set(du, 1u));
+  const VF even = hn::BitCast(d, hn::And(hn::Sub(odd, hn::Set(du, 1u)), hn::Set(du, 0x80000000u)));
+  std::int64_t i = 0;
+  for (; i + kVecLanes <= count; i += kVecLanes) {
+    hn::StoreU(rotated(hn::LoadU(d, x + i), hn::LoadU(d, rotation + i), s_sign, even, bf16), d, x + i);
+  }
+  if (i == count) return;
+  HWY_ALIGN float v[kVecLanes] = {}, cs[kVecLanes] = {};
+  std::copy(x + i, x + count, v);
+  std::copy(rotation + i, rotation + count, cs);
+  hn::Store(rotated(hn::Load(d, v), hn::Load(d, cs), s_sign, even, bf16), d, v);
+  std::copy(v, v + count - i, x + i);
+}
 #endif
-      for (; i < 2 * op.half_dim; i += 2) {
-        const float c = rotation[i], s = sign * rotation[i + 1];
-        const float a = x[i], b = x[i + 1];
-        const float y0 = a * c - b * s, y1 = a * s + b * c;
-        x[i] = bf16 ? round_to_bf16(y0) : y0;
-        x[i + 1] = bf16 ? round_to_bf16(y1) : y1;
-      }
+
+void rope_rows(const RopeOp& op, std::int64_t begin, std::int64_t end) {
+  const std::int64_t count = 2 * op.half_dim;
+  for (std::int64_t t = begin; t < end; ++t) {
+    for (std::int64_t h = 0; h < op.heads; ++h) {
+      rope_vector(op.x + (t * op.heads + h + 1) * op.dim - count, op.rotation + t * count, count, op.inverse,
+                  op.round == Round::kBf16);
     }
   }
 }
