@@ -3,9 +3,9 @@
 //   date, time, date-time   RFC 3339; a leap second only at 23:59:60 with offset zero
 //   duration                RFC 3339 appendix A
 //   email, idn-email        RFC 5321 mailbox; domains of idn-email as idn-hostname
-//   hostname                RFC 1123, whole name up to 253; no label with "--" in places 3-4 (so no A-labels)
+//   hostname                RFC 1123; up to four labels, or eight of at most 30 characters; no label with "--" in places 3-4 (so no A-labels)
 //   idn-hostname            labels of lower-case or uncased letters of eleven left-to-right scripts, and ASCII digits; no
-//                           combining or context-dependent characters; 11 characters a label, 63 in all
+//                           combining or context-dependent characters; five labels of 11 characters
 //   ipv4, ipv6              RFC 2673 section 3.2, RFC 4291 section 2.2
 //   uri, iri (-reference)   RFC 3986, RFC 3987
 //   uri-template            RFC 6570
@@ -58,10 +58,12 @@ struct Patterns {
   }
 
   void add_hosts() {
-    const string label = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?";
-    const string host = label + group("\\." + label) + "*";
+    // Four labels of 63, 62, 62, 62 or eight of 30: always within 253, without a count over the whole name.
+    const auto label_of = [](int most) { return "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0," + std::to_string(most - 2) + "}[a-zA-Z0-9])?"; };
+    const string label = label_of(63);
+    const string host = any_of({label + group("\\." + label_of(62)) + "{0,3}", label_of(30) + group("\\." + label_of(30)) + "{0,7}"});
     const string tagged = "(?:^|\\.)[^.]{2}--";
-    add("hostname", host, "^[^]{1,253}$", tagged);
+    add("hostname", host, {}, tagged);
     // Scripts written from left to right whose letters need no context. At most 11 characters a label, so that its
     // Punycode form stays below 64 octets whatever they are.
     string letters;
@@ -70,10 +72,10 @@ struct Patterns {
       letters += string("\\p{Script=") + script + "}";
     }
     const string letter = "[" + letters + "0-9]";
-    const string idn_label = any_of({label, letter + group("[" + letters + "0-9-]{0,9}" + letter) + "?"});
-    const string idn_host = idn_label + group("\\." + idn_label) + "*";
+    const string idn_label = letter + group("[" + letters + "0-9-]{0,9}" + letter) + "?";
+    const string idn_host = idn_label + group("\\." + idn_label) + "{0,4}";
     const string unusual = "[^a-z0-9.\\p{Ll}\\p{Lo}-]|[\\u302E\\u302F\\u3031-\\u3035\\u303B]";
-    add("idn-hostname", idn_host, "^[^]{1,63}$", any_of({tagged, unusual}));
+    add("idn-hostname", any_of({host, idn_host}), {}, any_of({tagged, unusual}));
 
     const string octet = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
     ipv4 = octet + group("\\." + octet) + "{3}";
@@ -86,15 +88,17 @@ struct Patterns {
                    upto(3) + "::" + h + ":" + last, upto(4) + "::" + last, upto(5) + "::" + h, upto(6) + "::"});
     add("ipv6", ipv6);
 
+    // RFC 5321 gives the parts of a mailbox no lengths.
+    const string part = "[a-zA-Z0-9]+(?:-+[a-zA-Z0-9]+)*";
+    const string domain = part + group("\\." + part) + "*";
     const string atom = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+";
     const string quoted = "\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\"";
     const string literal = "\\[(?:" + ipv4 + "|[iI][pP][vV]6:" + ipv6 + ")\\]";
     const string local = any_of({atom + group("\\." + atom) + "*", quoted});
-    add("email", local + "@" + any_of({host, literal}), "^[^]{1,254}$", "@(?:[^@]*\\.)?[^@.]{2}--");
+    add("email", local + "@" + any_of({domain, literal}));
     const string wide = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~\\x80-\\uFFFF\\u{10000}-\\u{10FFFF}-]+";
     const string wide_quoted = "\"(?:[ !#-\\[\\]-~\\x80-\\uFFFF]|\\\\[ -~])*\"";
-    add("idn-email", any_of({wide + group("\\." + wide) + "*", wide_quoted}) + "@" + any_of({host, idn_host, literal}),
-        "^[^]{1,254}$", "@(?:[^@]*\\.)?[^@.]{2}--");
+    add("idn-email", any_of({wide + group("\\." + wide) + "*", wide_quoted}) + "@" + any_of({domain, idn_host, literal}));
   }
 
   void add_uris(const string& suffix, const string& wide, const string& wide_query) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace deepinfer::schema {
 namespace {
@@ -11,6 +13,8 @@ using grammar::ByteSet;
 using grammar::kUnbounded;
 using grammar::RegexId;
 using grammar::RegexPool;
+
+constexpr std::int64_t kMaxListed = 1000;  // values a range is spelled out for
 
 class NumberWriter {
  public:
@@ -38,6 +42,11 @@ class NumberWriter {
     const bool fraction = branch_.integral == NumberBranch::Integral::kFraction;
     if (plain && only_sign && !branch_.low_open && !fraction) return with_exponent();
     if (branch_.low && branch_.high && compare(*branch_.low, *branch_.high) == 0) return constant(*branch_.low);
+    if (const auto values = list_values()) {
+      std::vector<RegexId> choices;
+      for (const std::int64_t value : *values) choices.push_back(constant(decimal_from_int(value)));
+      return pool_.alt(choices);
+    }
 
     const RegexId magnitude = this->magnitude();
     const Decimal zero;
@@ -87,6 +96,35 @@ class NumberWriter {
       if (order > 0 || (order == 0 && branch_.high_open)) return false;
     }
     return true;
+  }
+
+  // The values of a short range of multiples, one by one: cheaper than remainders and bounds at once.
+  std::optional<std::vector<std::int64_t>> list_values() const {
+    if ((branch_.multiples.empty() && branch_.non_multiples.empty()) || !branch_.low || !branch_.high) return std::nullopt;
+    std::int64_t step = 0;
+    if (branch_.integral == NumberBranch::Integral::kInteger) step = 1;
+    for (const Decimal& multiple : branch_.multiples) {
+      if (const auto whole = to_int64(multiple)) step = std::max(step, *whole);
+    }
+    const auto bound = [](const Decimal& d) -> std::optional<std::int64_t> {
+      if (d.is_integer()) return to_int64(d);
+      const std::string text = d.to_string();  // cut off the fraction: towards zero
+      const auto cut = parse_decimal(text.substr(0, text.find('.')));
+      return cut ? to_int64(*cut) : std::nullopt;
+    };
+    const auto low = bound(*branch_.low), high = bound(*branch_.high);
+    constexpr std::int64_t kFar = std::int64_t{1} << 60;
+    if (step == 0 || !low || !high || *low < -kFar || *high > kFar || (*high - *low) / step > kMaxListed) return std::nullopt;
+    std::vector<std::int64_t> out;
+    for (std::int64_t v = *low / step * step - step; v <= *high + step; v += step) {
+      const Decimal value = decimal_from_int(v);
+      const auto divides = [&](const Decimal& d) { return is_multiple_of(value, d).value_or(false); };
+      const bool held = admits(value) && std::all_of(branch_.multiples.begin(), branch_.multiples.end(), divides) &&
+                        std::none_of(branch_.non_multiples.begin(), branch_.non_multiples.end(), divides) &&
+                        std::find(branch_.excluded.begin(), branch_.excluded.end(), value) == branch_.excluded.end();
+      if (held) out.push_back(v);
+    }
+    return out;
   }
 
   RegexId whole() {
