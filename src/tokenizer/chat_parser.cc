@@ -5,11 +5,12 @@
 #include "base/check.h"
 #include "io/json.h"
 #include "tokenizer/python_json.h"
+#include "tokenizer/tokenizer.h"
 
 namespace deepinfer {
 namespace {
 
-constexpr std::string_view kEndThink = "</think>";
+constexpr std::string_view kThink = "<think>", kEndThink = "</think>";
 constexpr std::string_view kOpen = "<｜DSML｜", kClose = "</｜DSML｜";
 // A tag's variable part: a name of at most 256 bytes and what surrounds it.
 constexpr std::size_t kMaxHeadBytes = 300;
@@ -104,6 +105,12 @@ void ChatStreamParser::push(std::string_view bytes, std::vector<ChatEvent>& out)
     buffer_.erase(0, at_);
     at_ = 0;
   }
+}
+
+void ChatStreamParser::push_token(const Tokenizer& tokenizer, TokenId id, std::vector<ChatEvent>& out) {
+  const std::string_view text = tokenizer.token_bytes(id);
+  if (tokenizer.is_added(id) && text != kThink && text != kEndThink && text != kDsml) return;
+  push(text, out);
 }
 
 bool ChatStreamParser::step(std::vector<ChatEvent>& out) {

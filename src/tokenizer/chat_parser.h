@@ -7,8 +7,9 @@
 //   - all texts are well-formed UTF-8 (ill-formed parts become U+FFFD).
 // Markup that does not follow the format is never shown: one kError event says what was wrong, an open call
 // is closed with complete = false, and the rest of the answer is dropped. Reasoning is passed on as it is up
-// to `</think>`; markup in it means nothing. Markers are recognised in the text; each is one token of the
-// vocabulary, so ids add nothing. One thread uses one parser; copying one copies its state.
+// to `</think>`; markup in it means nothing. Markers are recognised in
+// the text, so text that spells one with other tokens counts as well. Give it text decoded without
+// skip_special, or push_token(). One thread uses one parser; copying one copies its state.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,13 @@
 #include <string_view>
 #include <vector>
 
+#include "deepinfer/types.h"
 #include "tokenizer/dsml.h"
 #include "tokenizer/utf8.h"
 
 namespace deepinfer {
+
+class Tokenizer;
 
 struct ChatEvent {
   enum class Kind {
@@ -47,6 +51,9 @@ class ChatStreamParser {
 
   /// Takes the next bytes of the answer and appends what is certain by now. Amortised linear in all bytes.
   void push(std::string_view bytes, std::vector<ChatEvent>& out);
+  /// The next token of the answer. Control tokens that have no place in an answer (turn markers, padding, end
+  /// of sequence; all but `<think>`, `</think>` and the call marker) give nothing.
+  void push_token(const Tokenizer& tokenizer, TokenId id, std::vector<ChatEvent>& out);
   /// The answer is over. Call it once, last.
   void finish(std::vector<ChatEvent>& out);
 

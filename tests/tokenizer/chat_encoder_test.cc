@@ -129,6 +129,24 @@ TEST(ChatEncoder, ToolChoiceNoneLeavesToolsOutOfThePrompt) {
   EXPECT_EQ(none.find("secret_tool"), std::string::npos);
 }
 
+TEST(ChatEncoder, AMessageMayDeclareToolsAndThenReasoningIsKept) {
+  const ChatEncoder encoder = demo_encoder();
+  const std::string tool = R"("tools": [{"type": "function", "function": {"name": "f"}}])";
+  const auto body = [&](const std::string& extra) {
+    return R"({"messages": [{"role": "system", "content": "s")" + extra +
+           R"(}, {"role": "user", "content": "a"}, {"role": "assistant", "reasoning_content": "old", "content": "b"},
+               {"role": "user", "content": "c"}]})";
+  };
+  const std::string start = "<｜begin▁of▁sentence｜><｜System｜>s";
+  const std::string end = "</think>b<｜end▁of▁sentence｜><｜User｜>c<｜Assistant｜><think>";
+  EXPECT_EQ(encoder.to_text(render(encoder, body(""), {.thinking = true})),
+            start + "<｜User｜>a<｜Assistant｜>" + end);
+  EXPECT_EQ(encoder.to_text(render(encoder, body(", " + tool), {.thinking = true})),
+            start + "\n\n## Tools\n\n{\"name\": \"f\"}<｜User｜>a<｜Assistant｜><think>old" + end);
+  EXPECT_EQ(encoder.to_text(render(encoder, body(""), {.thinking = true, .drop_thinking = false})),
+            start + "<｜User｜>a<｜Assistant｜><think>old" + end);
+}
+
 TEST(ChatEncoder, EffortIsANameOrANumber) {
   const ChatEncoder encoder = ChatEncoder::create(demo(), ChatWording::built_in(ChatFormat::kV41)).value();
   const std::string body = R"({"messages": [{"role": "user", "content": "hi"}]})";

@@ -285,6 +285,24 @@ TEST(ChatParser, ReadsBackWhatTheEncoderWrites) {
   }
 }
 
+TEST(ChatParser, TokensGiveWhatTheirTextGivesAndStrayControlTokensGiveNothing) {
+  const Tokenizer tokenizer = Tokenizer::load("models/demo-v41/tokenizer.json").value();
+  const std::string text = "hm 好</think>" + kCalls;
+  std::vector<ChatEvent> events;
+  ChatStreamParser parser({.starts_in_reasoning = true});
+  for (const TokenId id : tokenizer.encode(text, {.parse_special = true})) {
+    parser.push_token(tokenizer, id, events);
+    parser.push_token(tokenizer, 4, events);  // <｜User｜>
+  }
+  parser.push_token(tokenizer, 1, events);
+  parser.push_token(tokenizer, -1, events);
+  parser.finish(events);
+  ParsedAnswer answer;
+  for (const ChatEvent& e : events) answer.add(e);
+  EXPECT_EQ(answer, parse_answer(text, {.starts_in_reasoning = true}));
+  EXPECT_EQ(answer.calls.size(), 2u);
+}
+
 TEST(ChatParser, LongAnswersCostLinearTime) {
   // A quadratic parser would take minutes here.
   const std::string head =
