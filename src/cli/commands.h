@@ -11,6 +11,8 @@ class App;
 
 namespace deepinfer::cli {
 
+void register_inspect(CLI::App& app, int& exit_code);
+void register_plan(CLI::App& app, int& exit_code);
 void register_version(CLI::App& app, int& exit_code);
 
 }  // namespace deepinfer::cli

@@ -1,6 +1,10 @@
 // What all subcommands share: exit codes and the one way to report an error.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
 #include "base/result.h"
 
 namespace deepinfer::cli {
@@ -17,5 +21,13 @@ int report(const Error& error);
 
 /// Whether stderr is a terminal (progress lines are redrawn there).
 bool stderr_is_terminal();
+
+/// "140GiB", "1.5 GB", "4096": a number of bytes with an optional unit (B, kB, MB, GB, TB in powers of 1000;
+/// KiB, MiB, GiB, TiB in powers of 1024; K, M, G, T as the latter).
+Result<std::int64_t> parse_size(std::string_view text);
+
+/// Memory that new processes can get without swapping, as the system estimates it; absent where it does not
+/// say.
+std::optional<std::int64_t> available_memory_bytes();
 
 }  // namespace deepinfer::cli

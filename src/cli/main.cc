@@ -16,6 +16,8 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::simple);
   int exit_code = kExitOk;
+  register_inspect(app, exit_code);
+  register_plan(app, exit_code);
   register_version(app, exit_code);
 
   try {
