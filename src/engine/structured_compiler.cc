@@ -10,6 +10,7 @@
 
 #include "grammar/compiled_grammar.h"
 #include "grammar/ir.h"
+#include "grammar/json_schema.h"
 #include "grammar/matcher.h"
 #include "grammar/regex_parser.h"
 #include "grammar/vocabulary.h"
@@ -46,9 +47,25 @@ class CompiledMatcher final : public CompiledConstraint {
 };
 
 /// Adds the front end's symbol for `what` to the builder.
-Result<grammar::Symbol> build(grammar::GrammarBuilder& builder, const StructuredOutput& what) {
+Result<grammar::Symbol> build(grammar::GrammarBuilder& builder, const StructuredOutput& what,
+                              std::vector<std::string>& notes) {
   using Kind = StructuredOutput::Kind;
   switch (what.kind) {
+    case Kind::kJsonObject:
+      return grammar::add_json_text(builder, grammar::JsonText::kObject, {});
+    case Kind::kJsonSchema: {
+      grammar::SchemaOptions options;
+      options.best_effort = what.best_effort;
+      grammar::SchemaNotes found;
+      DI_ASSIGN(const grammar::Symbol symbol, grammar::add_json_schema(builder, what.text, options, &found));
+      for (const auto& note : found.loosened) {
+        notes.push_back(fmt::format("{}: {} is not enforced: {}", note.pointer, note.keyword, note.reason));
+      }
+      for (const auto& note : found.warnings) {
+        notes.push_back(fmt::format("{}: {}: {}", note.pointer, note.keyword, note.reason));
+      }
+      return symbol;
+    }
     case Kind::kRegex: {
       DI_ASSIGN(const grammar::RegexId regex, grammar::parse_regex(builder.regex(), what.text));
       return builder.lexeme(regex);
@@ -83,7 +100,7 @@ class StructuredCompiler final : public ConstraintCompiler {
     }
     std::vector<std::string> notes;
     grammar::GrammarBuilder builder;
-    Result<grammar::Symbol> start = build(builder, what);
+    Result<grammar::Symbol> start = build(builder, what, notes);
     if (!start) return start.error().at("structured");
     builder.set_start(*start);
     Result<grammar::GrammarPtr> grammar = grammar::compile(std::move(builder), vocabulary_);
