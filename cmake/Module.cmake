@@ -12,14 +12,17 @@ function(di_module)
 endfunction()
 
 # di_test(NAME base_test LABELS foundation [slow] SOURCES … LIBS di_base …)
-# Tests run in the source root, so they open models/… and tests/… by relative path.
+# Tests run in the source root, so they open models/… and tests/… by relative path. Test suites with "Slow" in
+# their name get the label slow too.
 function(di_test)
   cmake_parse_arguments(T "" "NAME" "SOURCES;LABELS;LIBS" ${ARGN})
   add_executable(${T_NAME} ${T_SOURCES})
   target_include_directories(${T_NAME} PRIVATE "${CMAKE_SOURCE_DIR}/tests")
   target_link_libraries(${T_NAME} PRIVATE ${T_LIBS} GTest::gtest_main GTest::gmock)
   gtest_discover_tests(${T_NAME} DISCOVERY_MODE PRE_TEST WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}"
-                       PROPERTIES LABELS "${T_LABELS}" TIMEOUT 900)
+                       TEST_FILTER "-*Slow*" PROPERTIES LABELS "${T_LABELS}" TIMEOUT 900)
+  gtest_discover_tests(${T_NAME} DISCOVERY_MODE PRE_TEST WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}"
+                       TEST_FILTER "*Slow*" PROPERTIES LABELS "${T_LABELS};slow" TIMEOUT 3600)
 endfunction()
 
 # di_fuzzer(NAME fuzz_json SOURCES … LIBS …): a libFuzzer target under clang; under other compilers
