@@ -127,9 +127,9 @@ TEST_P(V41Golden, OfficialModeAgreesWithinItsNoise) {
   std::printf("official: argmax %.2f %%, mean |dlogit| %.4f, max %.3f; decode argmax %.1f %%\n",
               100 * prefill.argmax_agreement, prefill.mean, prefill.max, 100 * decode.argmax_agreement);
   // With bf16 activations one rounding flip moves everything that follows: two builds of this very code that differ in
-  // the last bit of exp() agree in 94 % of the argmaxes and differ by 0.105 on average. No implementation can be
+  // the last bit of exp() agree in 94 % of the argmaxes and differ by 0.105 on average (positions 0 to 8 excepted). No implementation can be
   // held closer to another one than that.
-  EXPECT_GE(prefill.argmax_agreement, 0.94);
+  EXPECT_GE(prefill.argmax_agreement, 0.95);
   EXPECT_LE(prefill.mean, 0.125);
   // Before the first flip the values are the same: the first position sees one key and no noise.
   EXPECT_LE(run.position_mean(0), 1e-4);

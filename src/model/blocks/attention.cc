@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernels/rope_table.h"
+#include "tensor/float_formats.h"
 
 namespace deepinfer {
 namespace {
@@ -102,7 +103,10 @@ void select_history(const BlockContext& c, std::int64_t layer, const AttentionWe
   c.ops.linear(c.exec, {u, config.hidden, w.indexer.weights_proj, s.index_weight.data(), heads, c.rows(), c.round()});
   const auto scale =
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)) / std::sqrt(static_cast<double>(heads)));
-  for (std::int64_t i = 0; i < c.rows() * heads; ++i) s.index_weight[zu(i)] *= scale;
+  for (std::int64_t i = 0; i < c.rows() * heads; ++i) {
+    float& weight = s.index_weight[zu(i)];
+    weight = c.round() == Round::kBf16 ? round_to_bf16(weight * scale) : weight * scale;
+  }
   const bool candidates = config.candidate_blocks > 0;
   c.ops.index_select(
       c.exec, {.q = s.index_q.data(),
