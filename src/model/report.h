@@ -53,7 +53,7 @@ struct PlanRequest {
 
 struct MemoryPlan {
   PlanRequest request;
-  std::int64_t weight_bytes = 0;  ///< resident
+  std::int64_t weight_bytes = 0;  ///< resident: packed for the kernels, with the directory of tensors
   std::int64_t mapped_bytes =
       0;  ///< Engram tables: read row by row from the file, resident only as page cache
   std::int64_t history_bytes = 0;    ///< cache blocks of all sequences
@@ -69,8 +69,8 @@ struct MemoryPlan {
 /// Errors: kInvalidArgument for a request outside the model's limits.
 Result<MemoryPlan> plan_memory(const ModelConfig& config, const PlanRequest& request);
 
-/// Activations and scratch memory of one step of `rows` rows.
-std::int64_t workspace_bytes(const ModelConfig& config, std::int64_t rows, int threads);
+/// Activations and scratch memory of one step: request.rows rows of sequences up to request.context positions.
+std::int64_t workspace_bytes(const ModelConfig& config, const PlanRequest& request);
 
 /// Texts for people and JSON objects for programs; sizes in JSON are plain integers.
 std::string report_text(const ModelConfig& config, const ModelReport& report);
