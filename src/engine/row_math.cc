@@ -29,30 +29,7 @@ TokenId first_equal(std::span<const float> row, float max) {
   return -1;
 }
 
-float exp_core(float x) {
-  // e^x = 2^n e^r with |r| <= ln(2)/2; ln(2) in two parts; Taylor coefficients up to r^7.
-  const float shifted = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: rounds to an integer in the low bits
-  const float n = shifted - 12582912.0f;
-  const float r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
-  float p = 1.98412698e-4f;
-  p = p * r + 1.38888889e-3f;
-  p = p * r + 8.33333333e-3f;
-  p = p * r + 4.16666667e-2f;
-  p = p * r + 1.66666667e-1f;
-  p = p * r + 0.5f;
-  p = p * r + 1.0f;
-  p = p * r + 1.0f;
-  const std::int32_t power = (std::bit_cast<std::int32_t>(shifted) - 0x4B400000 + 127) << 23;
-  return p * std::bit_cast<float>(power);
-}
-
 }  // namespace
-
-float exp_fp32(float x) {
-  const float clamped = std::min(std::max(x, -87.0f), 88.0f);
-  const float value = exp_core(clamped);
-  return x < -87.0f ? 0.0f : value;
-}
 
 RowScan scan_row(std::span<const float> row) {
   DI_CHECK(!row.empty());

@@ -2,6 +2,7 @@
 // alone, and the exponential is our own polynomial, so results do not change with the compiler's library.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -11,8 +12,27 @@
 
 namespace deepinfer {
 
-/// e^x in fp32: relative error below 2e-7 for x in [-87, 88]; 0 below -87.
-float exp_fp32(float x);
+/// e^x in fp32: relative error below 2e-7 for x in [-87, 88], held at both ends, 0 below -87. Written so that
+/// loops over it vectorise: e^x = 2^n e^r with |r| <= ln(2)/2, ln(2) in two parts, Taylor coefficients up to
+/// r^7.
+inline float exp_fp32(float x) {
+  const float low = x > -87.0f ? x : -87.0f;
+  const float held = low < 88.0f ? low : 88.0f;
+  const float shifted = held * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: rounds to an integer in the low bits
+  const float n = shifted - 12582912.0f;
+  const float r = (held - n * 0.693145752f) - n * 1.42860677e-6f;
+  float p = 1.98412698e-4f;
+  p = p * r + 1.38888889e-3f;
+  p = p * r + 8.33333333e-3f;
+  p = p * r + 4.16666667e-2f;
+  p = p * r + 1.66666667e-1f;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  const std::int32_t power = (std::bit_cast<std::int32_t>(shifted) - 0x4B400000 + 127) << 23;
+  const float value = p * std::bit_cast<float>(power);
+  return x < -87.0f ? 0.0f : value;
+}
 
 struct RowScan {
   TokenId best = 0;  ///< the largest logit, ties to the lower id

@@ -1,6 +1,7 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -14,8 +15,11 @@ constexpr float kLowestUniform = 4.656612873e-10f;          // 2^-31
 constexpr float kHighestUniform = 1.0f - 5.9604644775e-8f;  // 1 - 2^-24
 constexpr float kMaxGumbel = 21.5f;                         // gumbel() at kLowestUniform is 21.4876
 
-float uniform(std::uint32_t word) {
-  return std::min(std::max(static_cast<float>(word) * 2.3283064365e-10f, kLowestUniform), kHighestUniform);
+/// 31 random bits as a number in [2^-31, 1 - 2^-24].
+inline float uniform(std::uint32_t word) {
+  const float u = static_cast<float>(static_cast<std::int32_t>(word >> 1)) * kLowestUniform;
+  const float low = u > kLowestUniform ? u : kLowestUniform;
+  return low < kHighestUniform ? low : kHighestUniform;
 }
 
 /// (value descending, id ascending): the one order of candidates.
@@ -162,22 +166,29 @@ TokenId Sampler::gumbel_all(std::span<const float> row, TokenId best, float max,
   const std::size_t start = static_cast<std::size_t>(best);
   TokenId winner = best;
   float score = gumbel(words(start / 4)[start % 4]);  // its scaled logit is 0
-  for (std::size_t group = 0; group * 4 < row.size(); ++group) {
-    const std::size_t first = group * 4;
-    const std::size_t count = std::min<std::size_t>(4, row.size() - first);
-    float scaled[4];
-    bool possible = false;
-    for (std::size_t i = 0; i < count; ++i) {
-      scaled[i] = (row[first + i] - max) * scale;
-      possible |= scaled[i] + kMaxGumbel >= score;
+  constexpr std::size_t kGroups = 16, kTokens = 4 * kGroups;
+  std::array<float, kTokens> scaled;
+  std::uint32_t random[4][kGroups];
+  for (std::size_t first = 0; first < row.size(); first += kTokens) {
+    const std::size_t count = std::min(kTokens, row.size() - first);
+    for (std::size_t i = 0; i < count; ++i) scaled[i] = (row[first + i] - max) * scale;
+    for (std::size_t i = count; i < kTokens; ++i) scaled[i] = kNegInf;
+    std::array<float, 16> highest;
+    for (std::size_t i = 0; i < 16; ++i) {
+      highest[i] = std::max(std::max(scaled[i], scaled[i + 16]), std::max(scaled[i + 32], scaled[i + 48]));
     }
-    if (!possible) continue;
-    const PhiloxWords random = words(group);
+    if (*std::max_element(highest.begin(), highest.end()) + kMaxGumbel < score) continue;
+    token_words_block(inputs.seed, static_cast<std::uint32_t>(first / 4), inputs.position, inputs.stream,
+                      random);
+    std::array<float, kTokens> noise;  // u, and how much too large it is for the token to win
+    for (std::size_t g = 0; g < kGroups; ++g) {
+      for (std::size_t i = 0; i < 4; ++i) noise[4 * g + i] = uniform(random[i][g]);
+    }
+    for (std::size_t i = 0; i < kTokens; ++i) noise[i] -= exp_fp32(scaled[i] - score) * 1.01f;
     for (std::size_t i = 0; i < count; ++i) {
-      if (!(scaled[i] + kMaxGumbel >= score)) continue;
-      if (uniform(random[i]) > exp_fp32(std::min(scaled[i] - score, 80.0f)) * 1.01f) continue;
+      if (noise[i] > 0) continue;
       const TokenId token = static_cast<TokenId>(first + i);
-      const float challenge = scaled[i] + gumbel(random[i]);
+      const float challenge = scaled[i] + gumbel(random[i % 4][i / 4]);
       if (challenge > score || (challenge == score && token < winner)) {
         winner = token;
         score = challenge;

@@ -79,7 +79,7 @@ void process_row(std::span<float> row, const DrawInputs& inputs);
 /// 1 / temperature in fp32; temperatures below 1e-6 count as 1e-6. Precondition: temperature > 0.
 float inverse_temperature(const SamplingParams& params);
 
-/// The noise of one token: G = -log(-log1p(-u)), u from 32 random bits, 2^-31 <= u <= 1 - 2^-24.
+/// The noise of one token: G = -log(-log1p(-u)), u = (word >> 1) * 2^-31 in fp32, 2^-31 <= u <= 1 - 2^-24.
 float gumbel(std::uint32_t word);
 
 }  // namespace deepinfer

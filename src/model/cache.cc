@@ -72,7 +72,7 @@ Result<CacheStorage> CacheStorage::create(const CacheLayout& layout, CacheSize s
   if (size.block_count > (std::int64_t{1} << 31) - 1) return invalid_argument("more than 2^31 - 1 blocks", "cache");
   CacheStorage s;
   s.layout_ = layout;
-  s.size_ = size;
+  s.size_ = {size.block_count, size.slot_count, layout.block_bytes(), layout.slot_bytes()};
   DI_ASSIGN(s.window_, reserve(layout.window_layers * size.slot_count * layout.ring * layout.window.bytes, "window rings"));
   for (const PoolLayout& p : layout.pools) {
     const std::int64_t entries = size.block_count * (kBlockTokens / p.ratio);

@@ -77,6 +77,15 @@ TEST(Philox, EqualsThePublishedVectors) {
               ElementsAre(0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1));
 }
 
+TEST(Philox, BlocksOfGroupsHoldTheSameNumbers) {
+  std::uint32_t block[4][16];
+  token_words_block(0x123456789abcdef0, 1000, 77, RandomStream::kAccept, block);
+  for (std::uint32_t g = 0; g < 16; ++g) {
+    const PhiloxWords words = token_words(0x123456789abcdef0, 1000 + g, 77, RandomStream::kAccept);
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(block[i][g], words[i]);
+  }
+}
+
 TEST(Philox, StreamsPositionsAndSeedsDiffer) {
   const PhiloxWords base = token_words(7, 3, 100, RandomStream::kTarget);
   EXPECT_NE(base, token_words(8, 3, 100, RandomStream::kTarget));
