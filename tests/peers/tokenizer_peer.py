@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares our token ids with those of the PyPI package `tokenizers`, record by record.
 
-usage: tests/peers/tokenizer_peer.py [--dump build/release/bin/tokenizer_dump] [--seed 1] [--mb 4] TOKENIZER.json...
+usage: tests/peers/tokenizer_peer.py [--dump build/release/bin/tokenizer_dump] [--seed 1] [--mb 4] [--all-characters] TOKENIZER.json...
 Needs: pip install tokenizers. Checked for every file: plain text (added tokens not matched), text with control tokens
 matched, and the Engram token map as computed with that package's normalizers.
 --write-golden FILE writes (text, ids) pairs for the first tokenizer instead.
@@ -76,6 +76,7 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--mb", type=float, default=4)
     p.add_argument("--write-golden")
+    p.add_argument("--all-characters", action="store_true", help="also every code point between letters, digits, signs and spaces")
     p.add_argument("files", nargs="+")
     a = p.parse_args()
     if a.write_golden:
@@ -92,6 +93,9 @@ def main():
     good = True
     for path in a.files:
         print(path, "seed", a.seed)
+        if a.all_characters:
+            texts = [f"a{c}b{c}{c} {c}1{c}!{c}\n{c}\u3042{c}" for c in map(chr, (*range(0xD800), *range(0xE000, 0x110000)))]
+            good &= compare("every character", texts, encode_all(plain_tokenizer(path), texts), ours(a.dump, path, "plain", texts))
         texts = corpus(a.seed, int(a.mb * 1e6))
         good &= compare("plain", texts, encode_all(plain_tokenizer(path), texts), ours(a.dump, path, "plain", texts))
         good &= compare("special", texts, encode_all(Tokenizer.from_file(path), texts), ours(a.dump, path, "special", texts))
