@@ -34,7 +34,8 @@ ChatAnswer ModelCodec::parse_answer(const ApiRequest& request, std::string_view 
   out.reasoning = std::move(parsed.reasoning);
   for (ParsedAnswer::Call& call : parsed.calls) {
     if (!call.complete) out.warnings.push_back(fmt::format("the call of {} was cut off", call.name));
-    out.calls.push_back({fmt::format("call_{}", out.calls.size()), std::move(call.name), std::move(call.arguments)});
+    out.calls.push_back(
+        {fmt::format("call_{}", out.calls.size()), std::move(call.name), std::move(call.arguments)});
   }
   if (!parsed.error.empty()) out.warnings.push_back("malformed tool call: " + parsed.error);
   return out;

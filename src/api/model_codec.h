@@ -11,8 +11,8 @@
 
 namespace deepinfer {
 
-/// Immutable; any thread. A completion given as text starts with the beginning-of-sequence token, as every training
-/// document did; one given as token ids is used as it is.
+/// Immutable; any thread. A completion given as text starts with the beginning-of-sequence token, as every
+/// training document did; one given as token ids is used as it is.
 class ModelCodec final : public PromptCodec {
  public:
   /// Errors: those of the files (tokenizer.json, chat_wording.json), with their places.
@@ -26,7 +26,8 @@ class ModelCodec final : public PromptCodec {
   const ChatEncoder& chat() const { return chat_; }
 
  private:
-  ModelCodec(Tokenizer tokenizer, ChatEncoder chat) : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)) {}
+  ModelCodec(Tokenizer tokenizer, ChatEncoder chat)
+      : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)) {}
 
   Tokenizer tokenizer_;
   ChatEncoder chat_;

@@ -1,7 +1,7 @@
 // One opened model, ready to answer: what every front end starts from.
 //
-// Owns checkpoint, network, tokenizer and engine, in the right order of life. The engine and the codec may be used from
-// any thread; the session itself is opened and closed by one.
+// Owns checkpoint, network, tokenizer and engine, in the right order of life. The engine and the codec may be
+// used from any thread; the session itself is opened and closed by one.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,10 @@ class Decoder;
 struct ModelConfig;
 
 struct SessionOptions {
-  std::string model;              ///< folder; "" = default_model_folder()
-  bool reference = false;         ///< fp32 activations instead of the official numerics
-  std::int64_t max_context = 0;   ///< tokens of one sequence, prompt and answer; 0 = 32,768 or the model's limit
+  std::string model;       ///< folder; "" = default_model_folder()
+  bool reference = false;  ///< fp32 activations instead of the official numerics
+  std::int64_t max_context =
+      0;  ///< tokens of one sequence, prompt and answer; 0 = 32,768 or the model's limit
   std::int64_t cache_tokens = 0;  ///< tokens of all sequences together; 0 = one full context, at least 65,536
   std::int64_t sequences = 0;     ///< running at once; 0 = 32
   std::int64_t rows = 0;          ///< tokens computed in one step; 0 = 512
@@ -31,8 +32,8 @@ struct SessionOptions {
   double watchdog_seconds = 0;    ///< EngineOptions::watchdog_seconds
 };
 
-/// $DEEPINFER_MODEL, else the bundled demo model: share/deepinfer/models/demo-v41 or models/demo-v41 in the program's
-/// folder or one of the four above it. Errors: kNotFound, saying how to name a model.
+/// $DEEPINFER_MODEL, else the bundled demo model: share/deepinfer/models/demo-v41 or models/demo-v41 in the
+/// program's folder or one of the four above it. Errors: kNotFound, saying how to name a model.
 Result<std::string> default_model_folder();
 
 class Session {

@@ -13,6 +13,11 @@ namespace deepinfer::cli {
 
 void register_inspect(CLI::App& app, int& exit_code);
 void register_plan(CLI::App& app, int& exit_code);
+void register_chat(CLI::App& app, int& exit_code);
+void register_complete(CLI::App& app, int& exit_code);
+void register_doctor(CLI::App& app, int& exit_code);
+void register_run(CLI::App& app, int& exit_code);
+void register_show(CLI::App& app, int& exit_code);
 void register_version(CLI::App& app, int& exit_code);
 
 }  // namespace deepinfer::cli

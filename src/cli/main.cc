@@ -16,6 +16,11 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::simple);
   int exit_code = kExitOk;
+  register_run(app, exit_code);
+  register_show(app, exit_code);
+  register_chat(app, exit_code);
+  register_complete(app, exit_code);
+  register_doctor(app, exit_code);
   register_inspect(app, exit_code);
   register_plan(app, exit_code);
   register_version(app, exit_code);
