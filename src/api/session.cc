@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/memory.h"
 #include "base/thread_pool.h"
 #include "engine/engine.h"
 #include "io/checkpoint.h"
@@ -63,7 +64,7 @@ Status check_memory(const ModelConfig& config, const SessionSizes& sizes, const 
   // The plan counts one slot a context; here there are more slots, which share the cached tokens.
   const std::int64_t slots = plan.sequence_bytes / request.sequences * sizes.sequences;
   const std::int64_t needed = plan.total_bytes - plan.sequence_bytes + slots;
-  if (needed <= *request.memory_bytes) return {};
+  if (!request.memory_bytes || needed <= *request.memory_bytes) return {};
   request.sequences = 1;
   DI_ASSIGN(const MemoryPlan smallest, plan_memory(config, request));
   const std::string advice =

@@ -5,7 +5,6 @@
 #include <cctype>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
 #include <string>
 
 namespace deepinfer::cli {
@@ -35,17 +34,6 @@ Result<std::int64_t> parse_size(std::string_view text) {
   }
   if (number >= 9e18) return error;
   return static_cast<std::int64_t>(number);
-}
-
-std::optional<std::int64_t> available_memory_bytes() {
-  std::ifstream info("/proc/meminfo");
-  std::string label, unit;
-  std::int64_t kib = 0;
-  while (info >> label >> kib) {
-    if (label == "MemAvailable:") return kib * 1024;
-    std::getline(info, unit);
-  }
-  return std::nullopt;
 }
 
 bool stderr_is_terminal() {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 
+#include "base/memory.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "io/checkpoint.h"
