@@ -238,6 +238,7 @@ Result<Form> Normaliser::evaluated_form(const Place& place) {
 }
 
 Result<Form> Normaliser::schema_form(const Place& place) {
+  warn_unknown_keywords(place);
   DI_ASSIGN(Form form, evaluated_form(place));
   if (place.draft >= SchemaDraft::kDraft201909) {
     DI_TRY(unevaluated_properties(place, form));

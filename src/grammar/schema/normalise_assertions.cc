@@ -95,7 +95,7 @@ Result<std::optional<LanguageId>> Normaliser::known_format(const Place& place) {
   auto language = strings_.format(format->text);
   if (!language.ok()) return at(place, "format", language.error());
   if (!*language && noted_.insert(format).second) {
-    warnings.push_back({set_.pointer(format), "format", "unknown format '" + format->text + "' is a comment"});
+    warn(*format, "format", "unknown format '" + format->text + "' is a comment");
   }
   return language;
 }

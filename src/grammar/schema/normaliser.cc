@@ -1,6 +1,7 @@
 #include "grammar/schema/normaliser.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace deepinfer::schema {
 namespace {
@@ -13,6 +14,22 @@ bool mentions_unevaluated(const JsonValue& value) {
     if (key == "unevaluatedProperties" || key == "unevaluatedItems" || mentions_unevaluated(child)) return true;
   }
   return std::any_of(value.items.begin(), value.items.end(), mentions_unevaluated);
+}
+
+constexpr std::size_t kMaxWarnings = 20;
+
+// Keywords with a meaning in some draft, and those that are comments by definition.
+const std::unordered_set<std::string_view>& known_keywords() {
+  static const std::unordered_set<std::string_view> known = {
+      "$schema", "$id", "id", "$ref", "$defs", "definitions", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef",
+      "$recursiveAnchor", "$vocabulary", "$comment", "type", "enum", "const", "multipleOf", "minimum", "maximum",
+      "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "pattern", "format", "items", "prefixItems",
+      "additionalItems", "contains", "minContains", "maxContains", "minItems", "maxItems", "uniqueItems", "unevaluatedItems",
+      "properties", "patternProperties", "additionalProperties", "propertyNames", "required", "minProperties", "maxProperties",
+      "unevaluatedProperties", "dependencies", "dependentRequired", "dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if",
+      "then", "else", "title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly",
+      "contentEncoding", "contentMediaType", "contentSchema"};
+  return known;
 }
 
 class Deeper {
@@ -292,6 +309,18 @@ Error Normaliser::at(const Place& place, std::string_view keyword, Error error) 
 Error Normaliser::malformed(const Place& place, std::string_view keyword, const std::string& expected) const {
   return invalid_argument("'" + std::string(keyword) + "' must be " + expected,
                           set_.pointer(place.site.value) + "/" + std::string(keyword));
+}
+
+void Normaliser::warn(const JsonValue& where, std::string_view keyword, std::string reason) {
+  if (warnings.size() >= kMaxWarnings) return;
+  warnings.push_back({set_.pointer(&where), std::string(keyword), std::move(reason)});
+}
+
+void Normaliser::warn_unknown_keywords(const Place& place) {
+  if (warnings.size() >= kMaxWarnings || !noted_.insert(place.site.value).second) return;
+  for (const auto& [key, value] : place.site.value->members) {
+    if (!key.starts_with("x-") && !known_keywords().contains(key)) warn(value, key, "no JSON Schema keyword; it has no effect");
+  }
 }
 
 Status Normaliser::refuse(const SchemaSite& site, std::string_view keyword, const std::string& reason) {

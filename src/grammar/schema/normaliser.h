@@ -104,6 +104,8 @@ class Normaliser : public FormContext {
   Error at(const Place& place, std::string_view keyword, Error error) const;
   Error malformed(const Place& place, std::string_view keyword, const std::string& expected) const;
   SchemaSite find_keyword(NodeId node, std::string_view keyword);
+  void warn(const JsonValue& at, std::string_view keyword, std::string reason);
+  void warn_unknown_keywords(const Place& place);
   Status loosen(const Place& place, std::string_view keyword, const Error& error);
 
   // normalise_assertions.cc: keywords that look at the value itself or at its members and elements
