@@ -283,6 +283,7 @@ void RegexPool::merge_byte_heads(std::vector<RegexId>& parts) {
 
 RegexId RegexPool::alt(std::span<const RegexId> operands) {
   std::vector<RegexId> parts;
+  work_ += operands.size();
   for (RegexId p : operands) {
     const Node& n = nodes_[p];
     if (n.kind == Kind::kOr) {
@@ -306,6 +307,7 @@ RegexId RegexPool::alt(std::span<const RegexId> operands) {
       if (parts.size() == 1) return parts[0];
     }
     const std::size_t before = parts.size();
+    work_ += before;
     merge_byte_heads(parts);
     const bool merged = merge_repeats(parts);
     if (parts.size() == before && !merged) break;

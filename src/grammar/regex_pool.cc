@@ -82,6 +82,7 @@ RegexId RegexPool::derive_raw(RegexId x, std::uint8_t byte, ByteSet& same_bytes)
     case Kind::kOr:
     case Kind::kAnd: {
       std::vector<RegexId> parts;
+      work_ += n.b;
       parts.reserve(n.b);
       for (std::uint32_t i = 0; i < n.b; ++i) {
         const RegexId part = derive(kids_[n.a + i], byte, same_bytes);
@@ -147,6 +148,7 @@ bool RegexPool::live(RegexId x) {
   std::unordered_map<RegexId, bool> seen{{x, true}};
   bool found = nodes_[x].nullable;
   bool gave_up = false;
+  const std::uint64_t enough = work_ + std::uint64_t{kLivenessFuel} * kWorkPerState;
   while (!path.empty() && !found) {
     Frame& top = path.back();
     if (top.left.empty()) {
@@ -163,7 +165,7 @@ bool RegexPool::live(RegexId x) {
       found = true;
       break;
     }
-    if (visited.size() >= kLivenessFuel || exceeded_) {
+    if (visited.size() >= kLivenessFuel || work_ > enough || exceeded_) {
       gave_up = true;
       break;
     }
@@ -232,6 +234,7 @@ Result<std::string> RegexPool::example(RegexId x, std::uint32_t fuel) {
   };
   std::unordered_map<RegexId, Entry> seen{{x, {kUnknown, 0}}};
   std::deque<RegexId> queue{x};
+  const std::uint64_t enough = work_ + std::uint64_t{fuel} * kWorkPerState;
   while (!queue.empty()) {
     RegexId state = queue.front();
     queue.pop_front();
@@ -249,7 +252,7 @@ Result<std::string> RegexPool::example(RegexId x, std::uint32_t fuel) {
       const RegexId next = derive(state, b, same_bytes);
       left &= ~same_bytes;
       if (next == kEmptyRegex || nodes_[next].liveness == 2 || seen.contains(next)) continue;
-      if (seen.size() >= fuel || exceeded_)
+      if (seen.size() >= fuel || work_ > enough || exceeded_)
         return Error{ErrorCode::kDeadline, "the regular expression needs too many states to decide", {}};
       seen.emplace(next, Entry{state, b});
       queue.push_back(next);

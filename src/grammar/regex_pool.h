@@ -98,7 +98,9 @@ class RegexPool {
   bool successors(RegexId x, const ByteSet& bytes, std::vector<RegexId>& out);
   bool matches(RegexId x, std::string_view text);
 
-  // ---- Decision procedures by exploring derivatives. kDeadline when more than `fuel` states are needed.
+  // ---- Decision procedures by exploring derivatives. kDeadline when more than `fuel` states, or kWorkPerState
+  // operands for each of them, are needed.
+  static constexpr std::uint32_t kWorkPerState = 64;
   Result<bool> is_empty(RegexId x, std::uint32_t fuel = 100'000);
   /// Is there a string in both?
   Result<bool> intersects(RegexId a, RegexId b, std::uint32_t fuel = 100'000);
@@ -165,6 +167,7 @@ class RegexPool {
   std::uint32_t max_nodes_;
   bool exceeded_ = false;
   bool out_of_fuel_ = false;
+  std::uint64_t work_ = 0;  // operands looked at by alt, all_of and derivatives: what a search really costs
   std::vector<Node> nodes_;
   std::vector<RegexId> kids_;
   std::vector<ByteSet> sets_;
