@@ -14,8 +14,9 @@
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/limits.h"
+#include "kernels/cost.h"
 #include "kernels/registry.h"
-#include "kernels/random_weights.h"
+#include "kernels/step_fixture.h"
 
 namespace deepinfer {
 namespace {
@@ -51,7 +52,8 @@ class Bench {
   bool wants(const std::string& name) const { return name.find(settings_.filter) != std::string::npos; }
 
   /// `run(i)` is called with a growing i, so that a case can walk through data larger than the caches.
-  void measure(const std::string& name, double bytes, double flops, const std::function<void(std::int64_t)>& run) {
+  void measure(const std::string& name, const OpCost& cost, const std::function<void(std::int64_t)>& run) {
+    const double bytes = cost.bytes, flops = cost.flops;
     double best = 1e30;
     std::int64_t i = 0;
     run(i++);
@@ -75,8 +77,6 @@ class Bench {
  public:
   OpTable table;
 };
-
-double weight_bytes(const Weight& w) { return static_cast<double>(cpu::packed_size_bytes(w)); }
 
 void bench_linear(Bench& bench) {
   struct Format {
@@ -106,7 +106,7 @@ void bench_linear(Bench& bench) {
       std::vector<float> y(zu(rows * kN));
       bench.measure("linear " + std::string(f.name) + " " + std::to_string(kN) + "x" + std::to_string(kK) +
                         (shape.cached ? " in cache, rows " : ", rows ") + std::to_string(rows),
-                    weight_bytes(weights[0].view), 2.0 * static_cast<double>(rows * kN * kK), [&](std::int64_t i) {
+                    cost(LinearOp{x.data(), kK, weights[0].view, y.data(), kN, rows, Round::kNone}), [&](std::int64_t i) {
                       const auto& w = weights[zu(i) % weights.size()];
                       bench.table.linear({&bench.threads}, {x.data(), kK, w.view, y.data(), kN, rows, Round::kNone});
                     });
@@ -139,37 +139,104 @@ void bench_experts(Bench& bench) {
         layer.push_back(unit);
       }
     }
-    const auto unit_bytes = [](const ExpertWeights& e) {
-      return weight_bytes(e.w1) + weight_bytes(e.w3) + weight_bytes(e.w2);
-    };
     for (const std::int64_t rows : {1, 2, 8, 32, 128, 512}) {
       const std::vector<float> x = random_values(rng, rows * s.dim);
       const std::vector<float> weight = random_values(rng, rows * s.top_k);
       // Different routes in every run.
       std::vector<std::vector<std::int32_t>> routes(8);
-      double experts_hit = 0;
       for (auto& chosen : routes) {
-        std::vector<bool> hit(zu(s.experts));
         for (std::int64_t t = 0; t < rows; ++t) {
           std::vector<std::int32_t> order(zu(s.experts));
           for (std::size_t e = 0; e < order.size(); ++e) order[e] = static_cast<std::int32_t>(e);
           std::shuffle(order.begin(), order.end(), rng);
           std::sort(order.begin(), order.begin() + s.top_k);
           chosen.insert(chosen.end(), order.begin(), order.begin() + s.top_k);
-          for (std::int64_t k = 0; k < s.top_k; ++k) hit[zu(order[zu(k)])] = true;
         }
-        experts_hit += static_cast<double>(std::count(hit.begin(), hit.end(), true)) / 8;
       }
       std::vector<float> out(zu(rows * s.dim));
-      const double bytes = experts_hit * unit_bytes(layers[0][0]) + unit_bytes(layers[0].back());
-      const double flops = 6.0 * static_cast<double>(rows * (s.top_k + 1) * s.dim * s.inner);
-      bench.measure(std::string(s.name) + ", rows " + std::to_string(rows), bytes, flops, [&](std::int64_t i) {
+      const auto op = [&](std::int64_t i) {
         const auto& layer = layers[zu(i) % layers.size()];
-        bench.table.experts({&bench.threads},
-                            {x.data(), std::span(layer).first(zu(s.experts)), &layer.back(), routes[zu(i / 4) % 8].data(),
-                             weight.data(), rows, s.top_k, s.dim, s.inner, 10.0f, 32, out.data(), Round::kBf16});
-      });
+        return ExpertsOp{x.data(), std::span(layer).first(zu(s.experts)), &layer.back(), routes[zu(i / 4) % 8].data(),
+                         weight.data(), rows, s.top_k, s.dim, s.inner, 10.0f, 32, out.data(), Round::kBf16};
+      };
+      OpCost mean;
+      for (std::int64_t i = 0; i < 32; ++i) {
+        mean.bytes += cost(op(i)).bytes / 32;
+        mean.flops += cost(op(i)).flops / 32;
+      }
+      bench.measure(std::string(s.name) + ", rows " + std::to_string(rows), mean,
+                    [&](std::int64_t i) { bench.table.experts({&bench.threads}, op(i)); });
     }
+  }
+}
+
+// Attention of one layer: 16 heads of 128 (v41-mini) and 64 heads of 512 (V4.1) over the window and 512 selected entries.
+void bench_attention(Bench& bench) {
+  struct Shape {
+    std::int64_t heads, dim;
+  };
+  for (const Shape& s : {Shape{16, 128}, Shape{64, 512}}) {
+    for (const std::int64_t rows : {1, 8, 256}) {
+      const std::string name = "attention " + std::to_string(s.heads) + "x" + std::to_string(s.dim) + ", 128+512 keys, rows " + std::to_string(rows);
+      if (!bench.wants(name)) continue;
+      std::mt19937 rng(1);
+      // One sequence of 256 rows, or sequences of one row.
+      std::vector<test::SequenceShape> shapes(zu(rows == 256 ? 1 : rows), {2048, rows == 256 ? 256 : 1});
+      test::StepFixture f(rng, shapes);
+      test::OwnedWindow ring(rng, make_record_format(RecordKind::kFp8Block32, s.dim), static_cast<std::int64_t>(shapes.size()), 128);
+      test::OwnedPool pool(rng, make_record_format(RecordKind::kFp4Block16, s.dim), f.block_count(), 1);
+      const std::vector<float> q = random_values(rng, f.step.rows * s.heads * s.dim), fresh = random_values(rng, f.step.rows * s.dim);
+      const std::vector<float> sink = random_values(rng, s.heads);
+      std::vector<float> o(q.size());
+      std::vector<std::int32_t> selected(zu(f.step.rows * 512)), count(zu(f.step.rows), 512);
+      for (std::size_t i = 0; i < selected.size(); ++i) selected[i] = static_cast<std::int32_t>(i % 512 * 4 + rng() % 4);
+      const AttentionOp op{q.data(), o.data(), s.heads, s.dim, 0.05f, sink.data(), &f.step, 128, fresh.data(), ring.window,
+                           pool.pool, selected.data(), count.data(), 512, Round::kBf16};
+      bench.measure(name, cost(op), [&](std::int64_t) { bench.table.attention({&bench.threads}, op); });
+    }
+  }
+}
+
+// Index scores over a long history and the best 512 of them.
+void bench_index(Bench& bench) {
+  struct Shape {
+    std::int64_t heads, dim, position, rows;
+  };
+  for (const Shape& s : {Shape{8, 64, 8192, 1}, Shape{8, 64, 8192, 128}, Shape{64, 128, 32768, 1}, Shape{64, 128, 16384, 16}}) {
+    const std::string name = "index_select " + std::to_string(s.heads) + "x" + std::to_string(s.dim) + ", " + std::to_string(s.position) +
+                             " entries, rows " + std::to_string(s.rows);
+    if (!bench.wants(name)) continue;
+    std::mt19937 rng(1);
+    test::StepFixture f(rng, {{s.position, s.rows}});
+    test::OwnedPool keys(rng, make_record_format(RecordKind::kFp4Block32, s.dim), f.block_count(), 1);
+    const std::vector<float> q = random_values(rng, s.rows * s.heads * s.dim), weight = random_values(rng, s.rows * s.heads);
+    std::vector<std::int32_t> selected(zu(s.rows * 512)), count(zu(s.rows));
+    const IndexSelectOp op{q.data(), weight.data(), s.heads, s.dim, &f.step, keys.pool, 512, selected.data(), count.data(),
+                           0, 0, nullptr, nullptr, nullptr, nullptr};
+    bench.measure(name, cost(op), [&](std::int64_t) { bench.table.index_select({&bench.threads}, op); });
+  }
+}
+
+// The operators that mostly move activations, 1024 wide.
+void bench_rows(Bench& bench) {
+  constexpr std::int64_t kDim = 1024;
+  std::mt19937 rng(1);
+  for (const std::int64_t rows : {1, 512}) {
+    const std::string suffix = " 1024, rows " + std::to_string(rows);
+    std::vector<float> x = random_values(rng, rows * 4 * kDim), u(zu(rows * kDim));
+    const std::vector<float> fn = random_values(rng, 24 * 4 * kDim, 0.1f), weight = random_values(rng, 4 * kDim);
+    std::vector<float> mix = random_values(rng, rows * 24, 0.2f);
+    const auto run = [&](const std::string& name, const auto& op, auto function) {
+      if (bench.wants(name)) bench.measure(name + suffix, cost(op), [&](std::int64_t) { function({&bench.threads}, op); });
+    };
+    run("hyper_mix", HyperMixOp{x.data(), fn.data(), weight.data(), weight.data(), mix.data(), mix.data() + rows * 4,
+                                mix.data() + rows * 8, rows, kDim, 1e-6f, 1e-6f, 20}, bench.table.hyper_mix);
+    run("hyper_collapse", HyperCollapseOp{x.data(), mix.data(), u.data(), rows, kDim, Round::kBf16}, bench.table.hyper_collapse);
+    run("rms_norm", RmsNormOp{u.data(), u.data(), kDim, rows, 1, kDim, weight.data(), 1e-6f, Round::kBf16}, bench.table.rms_norm);
+    run("quantize", QuantizeOp{u.data(), u.data(), rows, kDim, 32}, bench.table.quantize);
+    run("cache_round", CacheRoundOp{u.data(), rows, make_record_format(RecordKind::kFp8Block32, kDim)}, bench.table.cache_round);
+    std::vector<float> y = x;
+    run("hyper_expand", HyperExpandOp{u.data(), mix.data(), mix.data() + rows * 4, y.data(), rows, kDim, Round::kBf16}, bench.table.hyper_expand);
   }
 }
 
@@ -197,5 +264,8 @@ int main(int argc, char** argv) {
   deepinfer::Bench bench(settings);
   deepinfer::bench_linear(bench);
   deepinfer::bench_experts(bench);
+  deepinfer::bench_attention(bench);
+  deepinfer::bench_index(bench);
+  deepinfer::bench_rows(bench);
   return 0;
 }

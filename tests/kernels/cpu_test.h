@@ -7,7 +7,7 @@
 #include <string>
 
 #include "kernels/cpu/isa.h"
-#include "random_weights.h"
+#include "kernels/random_weights.h"
 
 namespace deepinfer::test {
 

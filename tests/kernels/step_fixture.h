@@ -5,7 +5,7 @@
 #include <random>
 
 #include "kernels/ops.h"
-#include "random_weights.h"
+#include "kernels/random_weights.h"
 
 namespace deepinfer::test {
 

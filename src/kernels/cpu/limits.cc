@@ -85,7 +85,7 @@ double best_pass(double seconds, const std::function<void()>& pass) {
 
 double measure_read_bandwidth(ThreadPool& threads, double seconds) {
   const std::int64_t parts = threads.thread_count();
-  const std::int64_t floats = std::int64_t{64} << 20;  // 256 MiB a thread
+  const std::int64_t floats = std::int64_t{32} << 20;  // 128 MiB a thread
   PackedMemory memory(static_cast<std::size_t>(parts * floats) * 4);
   std::memset(memory.bytes().data(), 0, memory.bytes().size());
   const auto* data = reinterpret_cast<const float*>(memory.bytes().data());

@@ -23,33 +23,48 @@ HWY_INLINE void decode_e4m3(const std::uint8_t* codes, const std::uint8_t* scale
   }
 }
 
-/// 16 channels of e2m1 pairs (8 bytes) times a scale.
-HWY_INLINE void decode_e2m1_16(const std::uint8_t* pairs, float scale, float* x) {
-#if HWY_TARGET == HWY_SCALAR
-  for (int i = 0; i < 8; ++i) {
-    x[2 * i] = e2m1_to_f32(pairs[i] & 15) * scale;
-    x[2 * i + 1] = e2m1_to_f32(pairs[i] >> 4) * scale;
-  }
-#else
-  const hn::FixedTag<std::uint8_t, 16> d8;
-  const hn::FixedTag<std::int8_t, 16> di8;
+#if HWY_TARGET != HWY_SCALAR
+/// 16 e2m1 codes, one a byte, times a scale.
+HWY_INLINE void decode_e2m1_codes(hn::Vec<hn::FixedTag<std::uint8_t, 16>> codes, float scale, float* x) {
+  const hn::FixedTag<std::int8_t, 16> d8;
   // Twice the value as a signed byte; half the scale is exact and gives the same product.
   alignas(16) static constexpr std::int8_t kTwice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-  alignas(16) std::uint8_t bytes[16] = {};
-  std::memcpy(bytes, pairs, 8);
-  const auto v = hn::Load(d8, bytes);
-  const auto low = hn::And(v, hn::Set(d8, std::uint8_t{15}));
-  const hn::FixedTag<std::uint16_t, 8> d16;
-  const auto high = hn::And(hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, v))), hn::Set(d8, std::uint8_t{15}));
-  const auto index = hn::InterleaveLower(d8, low, high);
-  const auto twice = hn::TableLookupBytes(hn::Load(di8, kTwice), hn::BitCast(di8, index));
+  const auto twice = hn::TableLookupBytes(hn::Load(d8, kTwice), hn::BitCast(d8, codes));
   alignas(16) std::int8_t values[16];
-  hn::Store(twice, di8, values);
+  hn::Store(twice, d8, values);
   const VF s = hn::Set(DF(), 0.5f * scale);
   const hn::Rebind<std::int8_t, DI> db;
   for (int j = 0; j < 16; j += kVecLanes) {
     const auto wide = hn::PromoteTo(DI(), hn::LoadU(db, values + j));
     hn::StoreU(hn::Mul(hn::ConvertTo(DF(), wide), s), DF(), x + j);
+  }
+}
+#endif
+
+/// count (a multiple of 16) channels of e2m1 pairs; scale(i) is the multiplier of channels [16 i, 16 i + 16).
+template <class ScaleOf>
+HWY_INLINE void decode_e2m1(const std::uint8_t* pairs, std::int64_t count, ScaleOf scale, float* x) {
+#if HWY_TARGET == HWY_SCALAR
+  for (std::int64_t i = 0; i < count / 2; ++i) {
+    x[2 * i] = e2m1_to_f32(pairs[i] & 15) * scale(i / 8);
+    x[2 * i + 1] = e2m1_to_f32(pairs[i] >> 4) * scale(i / 8);
+  }
+#else
+  const hn::FixedTag<std::uint8_t, 16> d8;
+  const hn::FixedTag<std::uint16_t, 8> d16;
+  const auto nibble = hn::Set(d8, std::uint8_t{15});
+  const auto expand = [&](hn::Vec<decltype(d8)> v, std::int64_t i, bool both) HWY_ATTR {
+    const auto low = hn::And(v, nibble);
+    const auto high = hn::And(hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, v))), nibble);
+    decode_e2m1_codes(hn::InterleaveLower(d8, low, high), scale(i / 16), x + i);
+    if (both) decode_e2m1_codes(hn::InterleaveUpper(d8, low, high), scale(i / 16 + 1), x + i + 16);
+  };
+  std::int64_t i = 0;
+  for (; i + 32 <= count; i += 32) expand(hn::LoadU(d8, pairs + i / 2), i, true);
+  if (i < count) {
+    std::uint64_t rest = 0;
+    std::memcpy(&rest, pairs + i / 2, 8);
+    expand(hn::BitCast(d8, hn::Set(hn::FixedTag<std::uint64_t, 2>(), rest)), i, false);
   }
 #endif
 }
@@ -79,12 +94,12 @@ HWY_INLINE void decode_record_16(const RecordFormat& f, const std::uint8_t* reco
       return;
     case RecordKind::kFp4Block16: {
       const std::uint8_t* scales = record + f.dim / 2;
-      for (std::int64_t i = 0; i < f.dim; i += 16) decode_e2m1_16(record + i / 2, e4m3_to_f32(scales[i / 16]), x + i);
+      decode_e2m1(record, f.dim, [&](std::int64_t i) HWY_ATTR { return e4m3_to_f32(scales[i]); }, x);
       return;
     }
     case RecordKind::kFp4Block32: {
       const std::uint8_t* scales = record + f.dim / 2;
-      for (std::int64_t i = 0; i < f.dim; i += 16) decode_e2m1_16(record + i / 2, ue8m0_to_f32(scales[i / 32]), x + i);
+      decode_e2m1(record, f.dim, [&](std::int64_t i) HWY_ATTR { return ue8m0_to_f32(scales[i / 2]); }, x);
       return;
     }
     case RecordKind::kFp8Split64:
