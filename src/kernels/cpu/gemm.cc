@@ -7,6 +7,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/gemm.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -127,6 +128,7 @@ template <class Format, int kRows, int kTiles>
 void direct_tiles(const Weight& w, std::int64_t tile, const float* x, std::int64_t rows, const GemmOutput& out) {
   constexpr int kGroup = Format::kGroup;
   constexpr std::int64_t kBlockBytes = std::int64_t{64} * kBlock / kGroup;
+  constexpr std::int64_t kAhead = 2048;
   const std::int64_t blocks = (w.k + kBlock - 1) / kBlock;
   const std::uint8_t* codes[kTiles];
   const std::uint8_t* scales[kTiles];
@@ -145,6 +147,12 @@ void direct_tiles(const Weight& w, std::int64_t tile, const float* x, std::int64
     }
     const std::int64_t count = std::min<std::int64_t>(kBlock, w.k - b * kBlock);
     const float* xb = x + b * kBlock * kRows;
+    // The next lines of each tile, then the first ones of the tiles that follow these.
+    for (int n = 0; n < kTiles; ++n) {
+      std::int64_t ahead = (b + kAhead / kBlockBytes) * kBlockBytes;
+      if (ahead >= blocks * kBlockBytes) ahead += (kTiles - 1) * blocks * kBlockBytes;
+      for (std::int64_t line = 0; line < kBlockBytes; line += 64) hwy::Prefetch(codes[n] + ahead + line);
+    }
     const std::int64_t whole = count / kGroup;
     for (std::int64_t g = 0; g < whole; ++g) {
       Words words[kTiles];
