@@ -152,13 +152,13 @@ TEST_P(CpuLinear, GroupedEqualsReference) {
   }
 }
 
-TEST(PackedSize, IsTheStoredSize) {
+TEST(PackedSize, IsTheStoredSizeAndACacheLine) {
   Weight w{.format = WeightFormat::kFp4, .n = 1024, .k = 2048};
-  EXPECT_EQ(cpu::packed_size_bytes(w), 1024u * 2048 / 2 + 1024 * 2048 / 32);
+  EXPECT_EQ(cpu::packed_size_bytes(w), 1024u * 2048 / 2 + 1024 * 2048 / 32 + cpu::kAlignment);
   w.format = WeightFormat::kFp8;
-  EXPECT_LE(cpu::packed_size_bytes(w), 1024u * 2048 + 1024 * 2048 / 512);
+  EXPECT_LE(cpu::packed_size_bytes(w), 1024u * 2048 + 1024 * 2048 / 512 + cpu::kAlignment);
   w.format = WeightFormat::kBf16;
-  EXPECT_EQ(cpu::packed_size_bytes(w), 1024u * 2048 * 2);
+  EXPECT_EQ(cpu::packed_size_bytes(w), 1024u * 2048 * 2 + cpu::kAlignment);
 }
 
 DI_EVERY_ISA(CpuLinear);

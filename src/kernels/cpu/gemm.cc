@@ -27,19 +27,15 @@ constexpr int kChunk = 256;                       // k's of a panel
 
 // ---- formats: kGroup k's of 16 rows lie in one run of 64 bytes; value<j> is the j-th of them ----
 
-struct Words {
-  VU u[kVecs];
-};
-HWY_INLINE Words load_words(const std::uint8_t* p) {
-  Words w;
-  for (int i = 0; i < kVecs; ++i) w.u[i] = hn::LoadU(DU(), reinterpret_cast<const std::uint32_t*>(p) + i * kVecLanes);
-  return w;
-}
+// A format's Run is what one register's share of the 64 bytes is kept as.
+HWY_INLINE VU load_run(const std::uint8_t* p) { return hn::LoadU(DU(), reinterpret_cast<const std::uint32_t*>(p)); }
 
 struct F32 {
   static constexpr int kGroup = 1, kScaleBytes = 0;
+  using Run = VU;
+  static HWY_INLINE Run load(const std::uint8_t* p) { return load_run(p); }
   template <int kIndex>
-  static HWY_INLINE VF value(VU u) {
+  static HWY_INLINE VF value(const Run& u) {
     return hn::BitCast(DF(), u);
   }
   static HWY_INLINE V16 scale(const std::uint8_t*) { return set16(1.0f); }
@@ -47,8 +43,10 @@ struct F32 {
 
 struct Bf16 {
   static constexpr int kGroup = 2, kScaleBytes = 0;
+  using Run = VU;
+  static HWY_INLINE Run load(const std::uint8_t* p) { return load_run(p); }
   template <int kIndex>
-  static HWY_INLINE VF value(VU u) {
+  static HWY_INLINE VF value(const Run& u) {
     if constexpr (kIndex == 0) return hn::BitCast(DF(), hn::ShiftLeft<16>(u));
     return hn::BitCast(DF(), hn::And(u, hn::Set(DU(), 0xffff0000u)));
   }
@@ -56,37 +54,62 @@ struct Bf16 {
 };
 
 // A code moved so that its sign is the float's sign and its exponent ends where the float's exponent ends is the value
-// times a power of two, subnormal codes included; one exact multiplication puts the exponent right. `kLeft` brings the
-// code to the top of the word.
-template <int kLeft, int kRight>
-HWY_INLINE VF from_code(VU u, std::uint32_t mask, float rebias) {
+// times a power of two, subnormal codes included; one exact multiplication puts the exponent right. The code stands at
+// the top of the word when `kRight` shifts it.
+template <int kRight>
+HWY_INLINE VF from_top(VU u, std::uint32_t mask, float rebias) {
   const DI d;
-  if constexpr (kLeft != 0) u = hn::ShiftLeft<kLeft>(u);
   const auto s = hn::ShiftRight<kRight>(hn::BitCast(d, u));
   return hn::Mul(hn::BitCast(DF(), hn::And(hn::BitCast(DU(), s), hn::Set(DU(), mask))), hn::Set(DF(), rebias));
 }
 
 struct Fp8 {
   static constexpr int kGroup = 4, kScaleBytes = 1;
+  // Four loads, each with another code at the top of the words: unaligned loads are cheaper than shifts here.
+  struct Run {
+    VU u[4];
+  };
+  static HWY_INLINE Run load(const std::uint8_t* p) {
+    return {load_run(p - 3), load_run(p - 2), load_run(p - 1), load_run(p)};
+  }
   template <int kIndex>
-  static HWY_INLINE VF value(VU u) {
-    return from_code<24 - 8 * kIndex, 4>(u, 0x87f00000u, 0x1p120f);
+  static HWY_INLINE VF value(const Run& r) {
+    return from_top<4>(r.u[kIndex], 0x87f00000u, 0x1p120f);
   }
   static HWY_INLINE V16 scale(const std::uint8_t* s) { return set16(ue8m0_to_f32(*s)); }
 };
 
 struct Fp4 {
   static constexpr int kGroup = 8, kScaleBytes = 16;
-  template <int kIndex>
-  static HWY_INLINE VF value(VU u) {
 #if HWY_TARGET == HWY_AVX3
-    // The permutation looks at the low four bits of an index only.
-    if constexpr (kIndex != 0) u = hn::ShiftRight<4 * kIndex>(u);
-    return VF{_mm512_permutexvar_ps(u.raw, _mm512_loadu_ps(kE2m1Table.data()))};
-#else
-    return from_code<28 - 4 * kIndex, 6>(u, 0x81c00000u, 0x1p126f);
-#endif
+  // Values as bf16: one permutation of 16-bit lanes looks up two k's, j in the low halves and j + 4 in the high ones. It
+  // looks at five bits of an index, so the table holds everything twice.
+  struct Run {
+    VU pair[4];
+  };
+  static HWY_INLINE Run load(const std::uint8_t* p) {
+    alignas(64) static constexpr std::uint16_t kTable[32] = {
+        0,      0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80,
+        0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0, 0,      0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040,
+        0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
+    const __m512i table = _mm512_load_si512(kTable);
+    const __m512i u = _mm512_loadu_si512(p), next = _mm512_loadu_si512(p + 1);  // the latter is a shift by eight bits
+    return {VU{_mm512_permutexvar_epi16(u, table)}, VU{_mm512_permutexvar_epi16(_mm512_srli_epi16(u, 4), table)},
+            VU{_mm512_permutexvar_epi16(next, table)}, VU{_mm512_permutexvar_epi16(_mm512_srli_epi16(next, 4), table)}};
   }
+  template <int kIndex>
+  static HWY_INLINE VF value(const Run& r) {
+    return Bf16::value<kIndex / 4>(r.pair[kIndex % 4]);
+  }
+#else
+  using Run = VU;
+  static HWY_INLINE Run load(const std::uint8_t* p) { return load_run(p); }
+  template <int kIndex>
+  static HWY_INLINE VF value(Run u) {
+    if constexpr (kIndex != 7) u = hn::ShiftLeft<28 - 4 * kIndex>(u);
+    return from_top<6>(u, 0x81c00000u, 0x1p126f);
+  }
+#endif
   static HWY_INLINE V16 scale(const std::uint8_t* s) {
     V16 r;
     for (int i = 0; i < kVecs; ++i) r.v[i] = vec_ue8m0(load_bytes(s + i * kVecLanes));
@@ -94,10 +117,20 @@ struct Fp4 {
   }
 };
 
+template <class Format>
+struct Group {
+  typename Format::Run run[kVecs];
+};
+template <class Format>
+HWY_INLINE Group<Format> load_group(const std::uint8_t* p) {
+  Group<Format> g;
+  for (int i = 0; i < kVecs; ++i) g.run[i] = Format::load(p + i * 4 * kVecLanes);
+  return g;
+}
 template <class Format, int kIndex>
-HWY_INLINE V16 value16(const Words& w) {
+HWY_INLINE V16 value16(const Group<Format>& g) {
   V16 r;
-  for (int i = 0; i < kVecs; ++i) r.v[i] = Format::template value<kIndex>(w.u[i]);
+  for (int i = 0; i < kVecs; ++i) r.v[i] = Format::template value<kIndex>(g.run[i]);
   return r;
 }
 
@@ -155,9 +188,9 @@ void direct_tiles(const Weight& w, std::int64_t tile, const float* x, std::int64
     }
     const std::int64_t whole = count / kGroup;
     for (std::int64_t g = 0; g < whole; ++g) {
-      Words words[kTiles];
+      Group<Format> words[kTiles];
 #pragma GCC unroll 4
-      for (int n = 0; n < kTiles; ++n) words[n] = load_words(codes[n] + b * kBlockBytes + g * 64);
+      for (int n = 0; n < kTiles; ++n) words[n] = load_group<Format>(codes[n] + b * kBlockBytes + g * 64);
       unrolled(Indices<kGroup>(), [&]<int kIndex>() HWY_ATTR {
 #pragma GCC unroll 4
         for (int n = 0; n < kTiles; ++n) {
@@ -169,7 +202,7 @@ void direct_tiles(const Weight& w, std::int64_t tile, const float* x, std::int64
     }
     if (whole * kGroup < count) {
       for (int n = 0; n < kTiles; ++n) {
-        const Words words = load_words(codes[n] + b * kBlockBytes + whole * 64);
+        const Group<Format> words = load_group<Format>(codes[n] + b * kBlockBytes + whole * 64);
         unrolled(Indices<kGroup>(), [&]<int kIndex>() HWY_ATTR {
           if (whole * kGroup + kIndex >= count) return;
           const V16 v = value16<Format, kIndex>(words);
@@ -221,7 +254,7 @@ void decode_panel(const Weight& w, std::int64_t tile, int tiles, std::int64_t k0
     const std::uint8_t* codes = w.packed + first * kBlockBytes;
     float* to = panel + n * 16;
     for (std::int64_t k = 0; k < count; k += kGroup) {  // k0 is a multiple of 32 and the packed k is filled up
-      const Words words = load_words(codes + k / kGroup * 64);
+      const Group<Format> words = load_group<Format>(codes + k / kGroup * 64);
       unrolled(Indices<kGroup>(), [&]<int kIndex>() HWY_ATTR {
         store16(value16<Format, kIndex>(words), to + (k + kIndex) * 16 * kPanelTiles);
       });

@@ -14,6 +14,7 @@ namespace deepinfer::cpu {
 namespace {
 
 constexpr std::int64_t kBlock = kAccumulateBlock;
+constexpr std::size_t kFront = kAlignment;  // so that loads may start up to three bytes before a tile
 
 std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::size_t zu(std::int64_t v) { return static_cast<std::size_t>(v); }
@@ -102,24 +103,24 @@ void pack_scales(const Weight& w, std::int64_t tile, const Layout& l, std::uint8
 
 std::size_t packed_size_bytes(const Weight& weight) {
   const Layout l = layout_of(weight);
-  return l.code_bytes + l.scale_bytes;
+  return kFront + l.code_bytes + l.scale_bytes;
 }
 
 Weight pack_weight(const Weight& weight, std::span<std::uint8_t> out, ThreadPool* threads) {
   const Layout l = layout_of(weight);
   DI_CHECK(weight.n > 0 && weight.k > 0 && weight.data != nullptr, "packing an empty weight");
-  DI_CHECK(out.size() == l.code_bytes + l.scale_bytes, "packing into ", out.size(), " bytes");
+  DI_CHECK(out.size() == kFront + l.code_bytes + l.scale_bytes, "packing into ", out.size(), " bytes");
   DI_CHECK(reinterpret_cast<std::uintptr_t>(out.data()) % kAlignment == 0, "packing into unaligned memory");
   DI_CHECK(weight.format != WeightFormat::kFp4 || weight.k % kBlock == 0, "FP4 with k = ", weight.k);
   DI_CHECK(weight.format != WeightFormat::kFp8 || (weight.scale_block > 0 && weight.scale_block % kBlock == 0),
            "FP8 with scales per ", weight.scale_block);
   Weight packed = weight;
-  packed.packed = out.data();
-  packed.packed_scale = l.scale_bytes != 0 ? out.data() + l.code_bytes : nullptr;
+  packed.packed = out.data() + kFront;
+  packed.packed_scale = l.scale_bytes != 0 ? out.data() + kFront + l.code_bytes : nullptr;
   const auto pack = [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t tile = begin; tile < end; ++tile) {
-      pack_tile(weight, tile, l, out.data() + tile * l.blocks * l.block_bytes);
-      if (l.scale_bytes != 0) pack_scales(packed, tile, l, out.data() + l.code_bytes);
+      pack_tile(weight, tile, l, out.data() + kFront + tile * l.blocks * l.block_bytes);
+      if (l.scale_bytes != 0) pack_scales(packed, tile, l, out.data() + kFront + l.code_bytes);
     }
   };
   if (threads != nullptr) {

@@ -4,8 +4,9 @@
 //   kFp8   word [k/4][row]: four codes, k ascending from the low byte        (512 bytes)
 //   kBf16  word [k/2][row]: two values, the even k in the low half           (1024 bytes)
 //   kF32   word [k][row]                                                     (2048 bytes)
-// so that one vector load brings the same k's of 16 outputs and a shift isolates one of them. Scales stay ue8m0 bytes:
-// a packed weight is as large as the stored one (FP8: smaller, its scales are shared by whole tiles).
+// so that one vector load brings the same k's of 16 outputs and a shift isolates one of them. Loads may start three bytes
+// before a tile and end one after it: both are inside the packed memory. Scales stay ue8m0 bytes: a packed weight is as
+// large as the stored one (FP8: smaller, its scales are shared by whole tiles) plus a cache line.
 //
 // A NaN code in an FP8 weight makes the scale of its tile and block NaN: decoding does without a NaN test, and a broken
 // weight still shows.
