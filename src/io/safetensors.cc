@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
 
 #include "io/json.h"
 #include "io/problem_list.h"
