@@ -25,17 +25,26 @@ function(di_test)
                        TEST_FILTER "*Slow*" PROPERTIES LABELS "${T_LABELS};slow" TIMEOUT 3600)
 endfunction()
 
-# di_fuzzer(NAME fuzz_json SOURCES … LIBS …): a libFuzzer target under clang; under other compilers
-# the same entry point is linked with a driver that mutates the corpus by itself.
+# di_fuzzer(NAME fuzz_json SOURCES … LIBS …): the entry point LLVMFuzzerTestOneInput with a driver that mutates the corpus
+# by itself (tests/fuzz/driver.cc), or with libFuzzer when the compiler is clang and DI_LIBFUZZER is on.
 function(di_fuzzer)
   cmake_parse_arguments(F "" "NAME" "SOURCES;LIBS" ${ARGN})
   if(NOT DI_BUILD_FUZZERS)
     return()
   endif()
-  add_executable(${F_NAME} ${F_SOURCES} "${CMAKE_SOURCE_DIR}/tests/fuzz/driver.cc")
+  set(corpus "tests/fuzz/corpus/${F_NAME}")
+  if(DI_LIBFUZZER AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    add_executable(${F_NAME} ${F_SOURCES})
+    target_compile_options(${F_NAME} PRIVATE -fsanitize=fuzzer)
+    target_link_options(${F_NAME} PRIVATE -fsanitize=fuzzer)
+    file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/corpus/${F_NAME}")  # new inputs go here, not into the source tree
+    set(arguments -max_total_time=2 "${CMAKE_BINARY_DIR}/corpus/${F_NAME}" "${corpus}")
+  else()
+    add_executable(${F_NAME} ${F_SOURCES} "${CMAKE_SOURCE_DIR}/tests/fuzz/driver.cc")
+    set(arguments --corpus "${corpus}" --seconds 2)
+  endif()
   target_include_directories(${F_NAME} PRIVATE "${CMAKE_SOURCE_DIR}/tests")
   target_link_libraries(${F_NAME} PRIVATE ${F_LIBS})
-  add_test(NAME ${F_NAME} WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}"
-           COMMAND ${F_NAME} --corpus tests/fuzz/corpus/${F_NAME} --seconds 2)
+  add_test(NAME ${F_NAME} WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}" COMMAND ${F_NAME} ${arguments})
   set_tests_properties(${F_NAME} PROPERTIES LABELS "foundation;fuzz" TIMEOUT 300)
 endfunction()

@@ -23,6 +23,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 target_include_directories(di_options INTERFACE "${CMAKE_SOURCE_DIR}/include")
 
+if(DI_LIBFUZZER)
+  target_compile_options(di_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 if(DI_SANITIZE)
   target_compile_options(di_options INTERFACE -fsanitize=${DI_SANITIZE} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all)
