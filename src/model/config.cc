@@ -262,6 +262,7 @@ void check_fixed_values(Reader& in, const ModelConfig& c) {
   in.only("topk_group", {1});
   in.only("first_k_dense_replace", {0});
   in.only("moe_layer_freq", {1});
+  in.only("hc_mult", {4});
   if (in.has("partial_rotary_factor")) {
     const double factor = in.real("partial_rotary_factor", 0.0, 1.0);
     in.require(std::fabs(factor * static_cast<double>(c.head_dim) - static_cast<double>(c.rope_dim)) < 0.5,

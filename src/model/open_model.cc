@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "io/mmap_file.h"
+#include "model/deepseek_v4/deepseek_v4.h"
 #include "model/deepseek_v41/deepseek_v41.h"
 #include "model/tensor_list.h"
 #include "tokenizer/token_map.h"
@@ -59,7 +60,7 @@ Result<std::unique_ptr<Decoder>> open_model(const std::string& folder, const Mod
     case Family::kDeepseekV41:
       return open_deepseek_v41(std::move(checkpoint), config, options, std::move(token_map), std::move(cache));
     case Family::kDeepseekV4:
-      return unsupported("the deepseek_v4 family cannot be run yet", folder);
+      return open_deepseek_v4(std::move(checkpoint), config, options, std::move(cache));
   }
   return unsupported("unknown family", folder);
 }

@@ -64,7 +64,7 @@ class Builder {
   explicit Builder(const ModelConfig& config) : c_(config) {}
 
   std::vector<ExpectedTensor> run() {
-    plain("embed.weight", TensorKind::kEmbedding, {c_.vocab_size, c_.hidden});
+    add("embed.weight", TensorKind::kEmbedding, {DType::kBF16}, {c_.vocab_size, c_.hidden});
     for (int layer = 0; layer < static_cast<int>(c_.layers); ++layer) backbone_layer(layer);
     layer_ = -1;
     plain("norm.weight", TensorKind::kNorm, {c_.hidden});

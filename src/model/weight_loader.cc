@@ -101,10 +101,16 @@ std::span<const std::uint16_t> WeightLoader::bf16(const std::string& name) {
 
 std::span<const std::int64_t> WeightLoader::i64(const std::string& name) {
   const TensorView& stored = tensor(name);
-  DI_CHECK(stored.dtype == DType::kI64, name, " is not I64");
   const auto count = static_cast<std::size_t>(stored.elements());
   auto* copy = reinterpret_cast<std::int64_t*>(allocate(count * 8));
-  std::memcpy(copy, stored.data.data(), count * 8);
+  if (stored.dtype == DType::kI64) {
+    stored.copy_to<std::int64_t>(0, {copy, count});
+  } else {
+    DI_CHECK(stored.dtype == DType::kI32, name, " is neither I64 nor I32");
+    std::vector<std::int32_t> narrow(count);
+    stored.copy_to<std::int32_t>(0, narrow);
+    std::copy(narrow.begin(), narrow.end(), copy);
+  }
   return {copy, count};
 }
 

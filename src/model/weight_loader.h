@@ -29,6 +29,7 @@ class WeightLoader {
   std::span<const float> vector(const std::string& name);
   /// A BF16 tensor's bits as stored (embeddings).
   std::span<const std::uint16_t> bf16(const std::string& name);
+  /// An I64 or I32 tensor.
   std::span<const std::int64_t> i64(const std::string& name);
   /// Raw codes and scales of an Engram table; not copied, so rows are read from the mapping when they are needed.
   std::span<const std::uint8_t> bytes(const std::string& name) const;

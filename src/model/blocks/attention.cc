@@ -188,7 +188,7 @@ AttentionScratch::AttentionScratch(const ModelConfig& config, std::int64_t rows)
   quantized_grouped.resize(grouped.size());
   index_q.resize(zu(rows * config.index_heads * config.index_head_dim));
   index_weight.resize(zu(rows * config.index_heads));
-  c.resize(zu(rows * 2 * config.head_dim));
+  c.resize(zu(rows * 2 * std::max(config.head_dim, config.index_head_dim)));
   g.resize(c.size());
   entry.resize(zu(rows * config.head_dim));
   index_entry.resize(zu(rows * config.index_head_dim));
