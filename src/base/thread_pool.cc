@@ -33,10 +33,13 @@ struct ThreadPool::State {
   std::int64_t count = 0;
   std::int64_t grain = 1;
   std::atomic<std::int64_t> next{0};
-  std::atomic<std::uint32_t> epoch{0};   // one more for each loop; workers wait on it
-  std::atomic<std::uint32_t> active{0};  // workers still inside the present loop
+  std::atomic<std::uint32_t> epoch{0};  // one more for each loop; idle workers wait on it
+  // kOpen while the present loop may be joined, plus the number of workers inside it.
+  std::atomic<std::uint32_t> gate{0};
   std::atomic<bool> stop{false};
   std::vector<std::thread> workers;
+
+  static constexpr std::uint32_t kOpen = 0x80000000u;
 
   void take_pieces(int thread) {
     for (;;) {
@@ -44,6 +47,16 @@ struct ThreadPool::State {
       if (begin >= count) return;
       (*body)(begin, std::min(begin + grain, count), thread);
     }
+  }
+
+  // Joins the loop that is open now, whichever it is; does nothing if the others have already finished it.
+  void join(int thread) {
+    std::uint32_t g = gate.load(std::memory_order_acquire);
+    do {
+      if ((g & kOpen) == 0) return;
+    } while (!gate.compare_exchange_weak(g, g + 1, std::memory_order_acq_rel, std::memory_order_acquire));
+    take_pieces(thread);
+    if (gate.fetch_sub(1, std::memory_order_acq_rel) == 1) gate.notify_one();  // closed, and the last to leave
   }
 
   void work(int thread) {
@@ -54,10 +67,9 @@ struct ThreadPool::State {
         if (++spins < kSpinCount) cpu_relax();
         else epoch.wait(seen, std::memory_order_acquire);
       }
-      ++seen;
+      seen = epoch.load(std::memory_order_acquire);
       if (stop.load(std::memory_order_acquire)) return;
-      take_pieces(thread);
-      if (active.fetch_sub(1, std::memory_order_acq_rel) == 1) active.notify_one();
+      join(thread);
     }
   }
 };
@@ -91,14 +103,15 @@ void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain,
   s.count = count;
   s.grain = grain;
   s.next.store(0, std::memory_order_relaxed);
-  s.active.store(static_cast<std::uint32_t>(s.workers.size()), std::memory_order_relaxed);
+  s.gate.store(State::kOpen, std::memory_order_release);
   s.epoch.fetch_add(1, std::memory_order_acq_rel);
   s.epoch.notify_all();
   s.take_pieces(0);
-  int spins = 0;
-  for (std::uint32_t left; (left = s.active.load(std::memory_order_acquire)) != 0;) {
+  // No piece is left: who has not come yet need not come, so a worker whose core is busy elsewhere delays nobody.
+  std::uint32_t g = s.gate.fetch_and(~State::kOpen, std::memory_order_acq_rel) & ~State::kOpen;
+  for (int spins = 0; g != 0; g = s.gate.load(std::memory_order_acquire)) {
     if (++spins < kSpinCount) cpu_relax();
-    else s.active.wait(left, std::memory_order_acquire);
+    else s.gate.wait(g, std::memory_order_acquire);
   }
   s.body = nullptr;
 }
