@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/thread_pool.h"
 #include "engine/engine.h"
+#include "engine/structured_compiler.h"
 #include "io/checkpoint.h"
 #include "io/mmap_file.h"
 #include "model/config.h"
@@ -65,14 +66,19 @@ Status check_memory(const ModelConfig& config, const SessionSizes& sizes, const 
   const std::int64_t slots = plan.sequence_bytes / request.sequences * sizes.sequences;
   const std::int64_t needed = plan.total_bytes - plan.sequence_bytes + slots;
   if (!request.memory_bytes || needed <= *request.memory_bytes) return {};
-  request.sequences = 1;
-  DI_ASSIGN(const MemoryPlan smallest, plan_memory(config, request));
-  const std::string advice =
-      smallest.largest_context > 0
-          ? fmt::format(
-                "the largest context that fits is {}: use --max-context {} --cache-tokens {} --sequences 1",
-                smallest.largest_context, smallest.largest_context, smallest.largest_context)
-          : std::string("not even a short context fits");
+  // Cached tokens cost the same each, so what is left says how many fit.
+  const double token_bytes =
+      static_cast<double>(plan.history_bytes) / static_cast<double>(request.sequences * request.context);
+  const double left =
+      static_cast<double>(*request.memory_bytes) - static_cast<double>(needed - plan.history_bytes);
+  const std::int64_t fitting = static_cast<std::int64_t>(left / token_bytes) / kBlockTokens * kBlockTokens;
+  std::string advice = "weights and workspace alone do not fit; fewer --rows and --sequences take less";
+  if (fitting >= sizes.context) {
+    advice = fmt::format("--cache-tokens {} fits", fitting);
+  } else if (fitting > 0) {
+    advice = fmt::format("the largest context that fits is {}: --max-context {} --cache-tokens {}", fitting,
+                         fitting, fitting);
+  }
   return Error{
       ErrorCode::kOutOfMemory,
       fmt::format("{} are needed (weights {}, {} cached tokens {}, {} sequences {}, workspace {}) and {} are "
@@ -123,6 +129,7 @@ struct Session::Parts {
   // In the order in which they depend on each other; destroyed in reverse.
   std::unique_ptr<ModelCodec> codec;
   std::unique_ptr<Decoder> model;
+  std::shared_ptr<ConstraintCompiler> compiler;
   EngineOptions engine_options;
   std::unique_ptr<EngineInterface> engine;
 };
@@ -175,6 +182,10 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
   DI_TRY(check_memory(*config, sizes, model_options.numerics));
   DI_ASSIGN(parts->model, open_model(parts->folder, model_options));
 
+  const TokenId end_ids[] = {config->eos};
+  DI_ASSIGN(parts->compiler,
+            make_structured_compiler(parts->codec->tokenizer(), end_ids, parts->model->vocab_size()));
+
   parts->identity.set("model_hash", checkpoint.fingerprint());
   DI_ASSIGN(std::string text_hash, hash_text_files(parts->folder));
   parts->identity.set("tokenizer_hash", std::move(text_hash));
@@ -191,10 +202,10 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
 
 Result<std::unique_ptr<EngineInterface>> Session::make_engine(EngineOptions options) {
   parts_->engine.reset();  // one user of the network at a time
-  DI_ASSIGN(std::unique_ptr<Engine> engine,
-            Engine::create(
-                {.model = parts_->model.get(), .tokenizer = &parts_->codec->tokenizer(), .compiler = nullptr},
-                options));
+  DI_ASSIGN(std::unique_ptr<Engine> engine, Engine::create({.model = parts_->model.get(),
+                                                            .tokenizer = &parts_->codec->tokenizer(),
+                                                            .compiler = parts_->compiler},
+                                                           options));
   return std::unique_ptr<EngineInterface>(std::move(engine));
 }
 
