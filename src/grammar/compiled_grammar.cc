@@ -123,7 +123,7 @@ class GrammarCompiler {
     const auto& lexemes = builder_.lexemes();
     lexeme_productive_.assign(lexemes.size(), 1);
     for (std::size_t i = 0; i < lexemes.size(); ++i) {
-      if (!lexemes[i].tokens.empty()) continue;
+      if (lexemes[i].is_token) continue;
       DI_ASSIGN(const bool empty, builder_.regex().is_empty(lexemes[i].regex));
       lexeme_productive_[i] = !empty;
       if ((i & 255) == 0) DI_TRY(cancelled());
@@ -203,10 +203,10 @@ class GrammarCompiler {
   Status lay_out() {
     for (std::uint32_t id : x_order_) {
       const auto& l = builder_.lexemes()[id];
-      out_->lexemes_.push_back({l.regex, l.tokens, l.options.max_tokens, l.options.name});
+      out_->lexemes_.push_back({l.regex, l.is_token, l.except, l.tokens, l.options.max_tokens, l.options.name});
       for (TokenId t : l.tokens)
-        if (t < 0 || static_cast<std::size_t>(t) >= out_->vocabulary_->token_count() || !out_->vocabulary_->is_special(t))
-          return invalid_argument(fmt::format("token {} is not a special token of the vocabulary", t));
+        if (t < 0 || static_cast<std::size_t>(t) >= out_->vocabulary_->token_count())
+          return invalid_argument(fmt::format("token {} is not in the vocabulary", t));
     }
     for (std::uint32_t id : l_order_) {
       const auto& entry = builder_.loops()[id];
@@ -309,7 +309,7 @@ Result<GrammarPtr> compile(GrammarBuilder&& builder, VocabularyPtr vocabulary, c
 std::uint32_t CompiledGrammar::intern_set(LexemeSet set) const {
   std::string key(reinterpret_cast<const char*>(set.lexemes.data()), set.lexemes.size() * 4);
   key.append(1, '|');
-  key.append(reinterpret_cast<const char*>(set.special.data()), set.special.size() * 4);
+  key.append(reinterpret_cast<const char*>(set.tokens.data()), set.tokens.size() * 4);
   const auto found = lazy_->set_index.find(key);
   if (found != lazy_->set_index.end()) return found->second;
   for (std::uint32_t l : set.lexemes) set.first |= lazy_->regex.first_bytes(lexemes_[l].start);
@@ -403,7 +403,7 @@ std::size_t CompiledGrammar::memory_bytes() const {
   }
   if (lazy_) {
     bytes += lazy_->regex.memory_bytes();
-    for (const LexemeSet& s : lazy_->sets) bytes += sizeof(s) + (s.lexemes.capacity() + s.special.capacity()) * 8 + 64;
+    for (const LexemeSet& s : lazy_->sets) bytes += sizeof(s) + (s.lexemes.capacity() + s.tokens.capacity()) * 8 + 64;
     bytes += (lazy_->entries.size() + lazy_->set_entries.size()) * 64 + lazy_->remainders.size() * 96;
   }
   return bytes;

@@ -4,6 +4,7 @@
 // Thread-safe; held by shared_ptr. Matchers (matcher.h) take lock() for the time of one call.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -25,8 +26,8 @@ using CancelFlag = std::atomic<bool>;
 
 /// Lexemes that a parser row allows; interned per grammar.
 struct LexemeSet {
-  std::vector<std::uint32_t> lexemes;  // sorted, without special-token lexemes
-  std::vector<std::uint32_t> special;  // special-token lexemes
+  std::vector<std::uint32_t> lexemes;  // sorted, those matched as text
+  std::vector<std::uint32_t> tokens;   // sorted, those matched as tokens
   ByteSet first;                       // bytes any of them can begin with
 };
 
@@ -62,9 +63,16 @@ class CompiledGrammar {
   };
   struct LexemeTable {
     RegexId start;
-    std::vector<TokenId> tokens;
+    bool is_token, except;
+    std::vector<TokenId> tokens;  // sorted
     std::uint32_t max_tokens;
     std::string name;
+
+    /// For token lexemes.
+    bool takes(TokenId token, const Vocabulary& vocabulary) const {
+      const bool listed = std::binary_search(tokens.begin(), tokens.end(), token);
+      return except ? !listed && !vocabulary.is_eos(token) : listed;
+    }
   };
 
   /// Everything that grows while matchers run. Only under lock().

@@ -31,16 +31,25 @@ Symbol GrammarBuilder::lexeme(RegexId regex, const LexemeOptions& options) {
   if (found != lexeme_index_.end()) return found->second;
   charge(1);
   const Symbol symbol{Symbol::Kind::kLexeme, static_cast<std::uint32_t>(lexemes_.size())};
-  lexemes_.push_back({regex, {}, options});
+  lexemes_.push_back({regex, false, false, {}, options});
   lexeme_index_.emplace(key, symbol);
   return symbol;
 }
 
-Symbol GrammarBuilder::special_tokens(std::span<const TokenId> ids) {
+Symbol GrammarBuilder::tokens(std::span<const TokenId> ids) {
   if (ids.empty()) return never();
   charge(1);
   const Symbol symbol{Symbol::Kind::kLexeme, static_cast<std::uint32_t>(lexemes_.size())};
-  lexemes_.push_back({kEmptyRegex, {ids.begin(), ids.end()}, {}});
+  lexemes_.push_back({kEmptyRegex, true, false, {ids.begin(), ids.end()}, {}});
+  std::sort(lexemes_.back().tokens.begin(), lexemes_.back().tokens.end());
+  return symbol;
+}
+
+Symbol GrammarBuilder::tokens_except(std::span<const TokenId> ids) {
+  charge(1);
+  const Symbol symbol{Symbol::Kind::kLexeme, static_cast<std::uint32_t>(lexemes_.size())};
+  lexemes_.push_back({kEmptyRegex, true, true, {ids.begin(), ids.end()}, {}});
+  std::sort(lexemes_.back().tokens.begin(), lexemes_.back().tokens.end());
   return symbol;
 }
 

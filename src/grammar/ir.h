@@ -118,8 +118,11 @@ class GrammarBuilder {
   /// is a nonterminal with an empty alternative; both forms may be used anywhere.
   Symbol lexeme(RegexId regex, const LexemeOptions& options = {});
   Symbol literal(std::string_view text) { return lexeme(regex_.literal(text)); }
-  /// One of these special (control) tokens, as a token: it matches no text, and no regex ever matches it.
-  Symbol special_tokens(std::span<const TokenId> ids);
+  /// One of these tokens, as a token rather than as text. Special (control) tokens can be matched in no other way: no regex
+  /// ever matches them.
+  Symbol tokens(std::span<const TokenId> ids);
+  /// Any one token but these and but the EOS tokens.
+  Symbol tokens_except(std::span<const TokenId> ids);
 
   /// A fresh nonterminal; `name` is for error texts and need not be unique.
   Symbol nonterminal(std::string name = {});
@@ -154,7 +157,9 @@ class GrammarBuilder {
   // ---- What compile() reads.
   struct Lexeme {
     RegexId regex = kEmptyRegex;
-    std::vector<TokenId> tokens;  // non-empty: a special-token lexeme, `regex` unused
+    bool is_token = false;        // matched as a token: one of `tokens`, or none of them when `except`
+    bool except = false;
+    std::vector<TokenId> tokens;  // sorted
     LexemeOptions options;
   };
   struct Production {

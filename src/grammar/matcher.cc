@@ -85,22 +85,17 @@ bool Matcher::advance_text(std::string_view text) {
   return true;
 }
 
-// A special token is read at rows where one of its lexemes is allowed.
-bool Matcher::advance_special(TokenId token) {
+// Token lexemes are read at rows where they are allowed; what they lead to joins now_.
+void Matcher::advance_token(TokenId token) {
   ends_.clear();
   for (const Thread& t : current()) {
     if (t.lexeme != kAtStart) continue;
-    for (std::uint32_t lexeme : grammar_->lazy().sets[rows_.lexeme_set(t.row)].special) {
-      const auto& ids = grammar_->lexemes()[lexeme].tokens;
-      if (std::find(ids.begin(), ids.end(), token) != ids.end()) ends_.push_back({t.row, lexeme});
-    }
+    for (std::uint32_t lexeme : grammar_->lazy().sets[rows_.lexeme_set(t.row)].tokens)
+      if (grammar_->lexemes()[lexeme].takes(token, *grammar_->vocabulary())) ends_.push_back({t.row, lexeme});
   }
-  now_.clear();
-  if (ends_.empty()) return false;
-  const RowId row = rows_.scan(ends_);
-  if (row == kNoRow) return false;
-  now_.push_back({row, kAtStart, 0, 0});
-  return true;
+  if (ends_.empty()) return;
+  const Thread fresh{rows_.scan(ends_), kAtStart, 0, 0};
+  if (fresh.row != kNoRow && std::find(now_.begin(), now_.end(), fresh) == now_.end()) now_.push_back(fresh);
 }
 
 // Lexemes with a token limit: count this border, and end those that used theirs up.
@@ -160,25 +155,23 @@ Status Matcher::try_token(TokenId token, bool keep) {
   const auto guard = grammar_->lock();
   grammar_->lazy().regex.grant(kWorkNodes);
   std::uint32_t blank_run = 0;
-  if (vocabulary.is_special(token)) {
-    // A grammar that names an EOS token as a symbol means the symbol where it is allowed.
-    if (!advance_special(token)) {
-      DI_TRY(limit_error());
-      if (!vocabulary.is_eos(token) || !accepting_now(current())) return refused(token);
-      if (keep) {
-        now_.clear();
-        commit(0, true);
-      }
-      return {};
-    }
+  const std::string_view text = vocabulary.text(token);
+  if (text.empty()) {
+    now_.clear();
   } else {
-    const std::string_view text = vocabulary.text(token);
-    if (text.empty()) return refused(token);
     if (!advance_text(text)) {
       DI_TRY(limit_error());
-      return refused(token);
+      now_.clear();
     }
-    blank_run = is_blank(text) ? steps_.back().blank_run + 1 : 0;
+    if (is_blank(text)) blank_run = steps_.back().blank_run + 1;
+  }
+  advance_token(token);
+  if (now_.empty()) {
+    DI_TRY(limit_error());
+    // A grammar that names an EOS token as a symbol means the symbol where it is allowed.
+    if (!vocabulary.is_eos(token) || !accepting_now(current())) return refused(token);
+    if (keep) commit(0, true);
+    return {};
   }
   DI_TRY(limit_error());
   if (keep) {
@@ -227,7 +220,7 @@ bool Matcher::is_complete() const {
   for (const Thread& t : current()) {
     if (t.lexeme != kAtStart) return false;
     const LexemeSet& set = grammar_->lazy().sets[rows_.lexeme_set(t.row)];
-    if (!set.lexemes.empty() || !set.special.empty()) return false;
+    if (!set.lexemes.empty() || !set.tokens.empty()) return false;
   }
   return true;
 }
@@ -239,14 +232,22 @@ void Matcher::rollback(std::size_t count) {
   steps_.resize(steps_.size() - count);
 }
 
-void Matcher::mask_special(std::span<const Thread> threads, std::uint32_t* mask) const {
+void Matcher::mask_tokens(std::span<const Thread> threads, std::uint32_t* mask) const {
+  const Vocabulary& vocabulary = *grammar_->vocabulary();
+  const auto allow = [mask](TokenId id) { mask[static_cast<std::size_t>(id) >> 5] |= 1u << (id & 31); };
   for (const Thread& t : threads) {
     if (t.lexeme != kAtStart) continue;
-    for (std::uint32_t lexeme : grammar_->lazy().sets[rows_.lexeme_set(t.row)].special)
-      for (TokenId id : grammar_->lexemes()[lexeme].tokens) mask[static_cast<std::size_t>(id) >> 5] |= 1u << (id & 31);
+    for (std::uint32_t lexeme : grammar_->lazy().sets[rows_.lexeme_set(t.row)].tokens) {
+      const CompiledGrammar::LexemeTable& table = grammar_->lexemes()[lexeme];
+      if (!table.except) {
+        std::for_each(table.tokens.begin(), table.tokens.end(), allow);
+        continue;
+      }
+      for (std::size_t id = 0; id < vocabulary.token_count(); ++id)
+        if (table.takes(static_cast<TokenId>(id), vocabulary)) allow(static_cast<TokenId>(id));
+    }
   }
-  if (accepting_now(threads))
-    for (TokenId id : grammar_->vocabulary()->eos_tokens()) mask[static_cast<std::size_t>(id) >> 5] |= 1u << (id & 31);
+  if (accepting_now(threads)) std::for_each(vocabulary.eos_tokens().begin(), vocabulary.eos_tokens().end(), allow);
 }
 
 Status Matcher::compute_mask(std::span<std::uint32_t> mask) {
@@ -293,7 +294,7 @@ Status Matcher::mask_of(std::span<const Thread> threads, std::span<std::uint32_t
   DI_TRY(builder.finish());
   now_.clear();
   DI_TRY(limit_error());
-  mask_special(threads, mask.data());
+  mask_tokens(threads, mask.data());
   if (std::all_of(mask.begin(), mask.end(), [](std::uint32_t w) { return w == 0; }))
     return Error{ErrorCode::kInternal, "the grammar has come to a dead end: no token is allowed and the text is not complete",
                  fmt::format("step {}", step_count())};
@@ -323,7 +324,7 @@ std::string Matcher::forced_bytes(std::size_t limit) {
     for (const Thread& t : now_) {
       if (t.lexeme != kAtStart) {
         if (grammar_->lexemes()[t.lexeme].max_tokens > 0) return out;
-      } else if (!grammar_->lazy().sets[rows_.lexeme_set(t.row)].special.empty()) {
+      } else if (!grammar_->lazy().sets[rows_.lexeme_set(t.row)].tokens.empty()) {
         return out;
       }
     }

@@ -121,7 +121,7 @@ class Matcher {
   std::span<const Thread> current() const { return {threads_.data() + steps_.back().first_thread, threads_.size() - steps_.back().first_thread}; }
   bool advance(std::uint8_t byte);
   bool advance_text(std::string_view text);
-  bool advance_special(TokenId token);
+  void advance_token(TokenId token);
   void cross_token_border();
   void commit(std::uint32_t blank_run, bool finished);
   Status try_token(TokenId token, bool keep);
@@ -130,7 +130,7 @@ class Matcher {
   bool accepting_now(std::span<const Thread> threads) const;
   ByteSet next_bytes(std::span<const Thread> threads);
   Status mask_of(std::span<const Thread> threads, std::span<std::uint32_t> mask);
-  void mask_special(std::span<const Thread> threads, std::uint32_t* mask) const;
+  void mask_tokens(std::span<const Thread> threads, std::uint32_t* mask) const;
   void compact_rows();
 
   GrammarPtr grammar_;

@@ -112,6 +112,8 @@ class RegexPool {
   Result<std::vector<std::string>> enumerate(RegexId x, std::size_t limit);
 
   RegexHash hash(RegexId x) const { return nodes_[x].hash; }
+  /// Nesting of the expression.
+  int depth(RegexId x) const { return nodes_[x].depth; }
   /// A readable form, for error texts and tests.
   std::string to_string(RegexId x) const;
 

@@ -193,10 +193,10 @@ RowId RowPool::build() {
   for (const Waiter& w : made) {
     if (w.symbol % 2 == 0) continue;
     const std::uint32_t lexeme = w.symbol / 2;
-    auto& list = grammar_->lexemes()[lexeme].tokens.empty() ? set.lexemes : set.special;
+    auto& list = grammar_->lexemes()[lexeme].is_token ? set.tokens : set.lexemes;
     if (list.empty() || list.back() != lexeme) list.push_back(lexeme);
   }
-  if (set.lexemes.empty() && set.special.empty() && !accepting_) return kNoRow;
+  if (set.lexemes.empty() && set.tokens.empty() && !accepting_) return kNoRow;
   row.set = grammar_->intern_set(std::move(set));
   const auto id = static_cast<RowId>(rows_.size());
   rows_.push_back(row);

@@ -57,6 +57,21 @@ TokenId Vocabulary::find_special(std::string_view spelling) const {
   return it != special_names_.end() && it->first == spelling ? it->second : -1;
 }
 
+TokenId Vocabulary::find_token(std::string_view spelling) const {
+  const TokenId special = find_special(spelling);
+  if (special >= 0 || spelling.empty()) return special;
+  const TokenTrie::Node* nodes = trie_->data();
+  std::uint32_t at = 0, end = trie_->node_count(), last = 0;
+  for (char c : spelling) {
+    while (at < end && nodes[at].byte != static_cast<std::uint8_t>(c)) at += nodes[at].subtree;
+    if (at >= end) return -1;
+    end = at + nodes[at].subtree;
+    last = at++;
+  }
+  const auto tokens = trie_->tokens_of(last);
+  return tokens.empty() ? -1 : tokens[0];
+}
+
 namespace {
 
 // Characters of a token that is all ordinary text: printable ASCII but quote and backslash, and well-formed multi-byte

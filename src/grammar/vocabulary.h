@@ -59,6 +59,8 @@ class Vocabulary {
   }
   /// Special tokens by their spelling as given; -1 when there is none.
   TokenId find_special(std::string_view spelling) const;
+  /// Any token by its spelling, special ones first; -1 when there is none.
+  TokenId find_token(std::string_view spelling) const;
 
   const TriePtr& trie() const { return trie_; }
   /// Tokens that are in no slice.
