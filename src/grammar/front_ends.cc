@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "grammar/gbnf.h"
+#include "grammar/lark.h"
 
 namespace deepinfer::grammar {
 
@@ -33,6 +34,13 @@ Result<GrammarPtr> compile_choice(std::span<const std::string> choices, const Vo
 Result<GrammarPtr> compile_gbnf(std::string_view text, const VocabularyPtr& vocabulary, const CompileOptions& options) {
   GrammarBuilder builder(options.limits);
   DI_ASSIGN(const Symbol start, build_gbnf(builder, text, *vocabulary));
+  builder.set_start(start);
+  return compile(std::move(builder), vocabulary, options.cancel);
+}
+
+Result<GrammarPtr> compile_lark(std::string_view text, const VocabularyPtr& vocabulary, const CompileOptions& options) {
+  GrammarBuilder builder(options.limits);
+  DI_ASSIGN(const Symbol start, build_lark(builder, text, *vocabulary));
   builder.set_start(start);
   return compile(std::move(builder), vocabulary, options.cancel);
 }

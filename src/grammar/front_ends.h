@@ -26,5 +26,6 @@ Result<GrammarPtr> compile_regex(std::string_view pattern, const VocabularyPtr& 
 Result<GrammarPtr> compile_choice(std::span<const std::string> choices, const VocabularyPtr& vocabulary,
                                   const CompileOptions& options = {});
 Result<GrammarPtr> compile_gbnf(std::string_view text, const VocabularyPtr& vocabulary, const CompileOptions& options = {});
+Result<GrammarPtr> compile_lark(std::string_view text, const VocabularyPtr& vocabulary, const CompileOptions& options = {});
 
 }  // namespace deepinfer::grammar

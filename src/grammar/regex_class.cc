@@ -123,7 +123,7 @@ Result<CharSet> RegexReader::property(bool negated) {
     name = text_.substr(pos_++, 1);
   }
   CharSet set;
-  if (!CharSet::unicode_property(name, set)) return malformed(fmt::format("unknown Unicode property '{}'", name.substr(0, 40)));
+  if (!CharSet::unicode_property(name, set)) return refused(fmt::format("the Unicode property '{}'", name.substr(0, 40)));
   set = folded(set);
   return negated ? set.negated() : set;
 }
@@ -369,6 +369,7 @@ Status RegexReader::inline_flags() {
       case 'a': flags.unicode = !on; break;
       case 'U': break;  // swaps lazy and greedy: the same language
       case 'm': if (on) return refused("multi-line mode (?m)"); break;
+      case 'R': if (on) return refused("CRLF mode (?R)"); break;
       default: return malformed(fmt::format("unknown flag or kind of group '{}'", peek()));
     }
     skip();

@@ -12,6 +12,11 @@ namespace {
 // Rules whose expression is nested deeper or is larger stay rules: inlining doubles a rule at each use.
 constexpr int kMaxInlineDepth = 120;
 constexpr std::uint64_t kMaxInlineWeight = 10'000;
+constexpr std::uint64_t kMaxTerminalWeight = 500'000;
+
+Error too_large(const auto& entry) {
+  return Error{ErrorCode::kDeadline, fmt::format("the terminal '{}' is too large", entry.name), entry.where};
+}
 
 }  // namespace
 
@@ -23,6 +28,11 @@ RuleSet::Node RuleSet::sequence(std::vector<Node> parts) {
 RuleSet::Node RuleSet::alternatives(std::vector<Node> parts) {
   if (parts.size() == 1) return parts[0];
   return add({Kind::kAlternatives, 0, 0, 0, std::move(parts)});
+}
+
+RuleSet::Node RuleSet::intersection(std::vector<Node> parts) {
+  if (parts.size() == 1) return parts[0];
+  return add({Kind::kIntersection, 0, 0, 0, std::move(parts)});
 }
 
 RuleSet::Node RuleSet::repeat(Node x, std::uint32_t min, std::uint32_t max) { return add({Kind::kRepeat, x, min, max, {}}); }
@@ -50,8 +60,8 @@ void RuleSet::collect_uses(Node body, RuleEntry& entry) {
     const Expr& e = exprs_[work.back()];
     work.pop_back();
     if (e.kind == Kind::kReference) entry.uses.push_back(e.a);
-    if (e.kind == Kind::kSymbol) entry.plain = false;
-    if (e.kind == Kind::kRepeat) work.push_back(e.a);
+    if (e.kind == Kind::kSymbol || e.kind == Kind::kLimited) entry.plain = false;
+    if (e.kind == Kind::kRepeat || e.kind == Kind::kLimited || e.kind == Kind::kUntil || e.kind == Kind::kComplement) work.push_back(e.a);
     work.insert(work.end(), e.kids.begin(), e.kids.end());
   }
 }
@@ -60,7 +70,7 @@ std::uint64_t RuleSet::weight(Node n) const {
   const Expr& e = exprs_[n];
   if (e.kind == Kind::kRegex) return e.b;
   if (e.kind == Kind::kReference) return rules_[e.a].weight;
-  if (e.kind == Kind::kRepeat) return weight(e.a) + 1;
+  if (e.kind == Kind::kRepeat || e.kind == Kind::kLimited || e.kind == Kind::kUntil || e.kind == Kind::kComplement) return weight(e.a) + 1;
   std::uint64_t sum = 1;
   for (Node k : e.kids) sum += weight(k);
   return sum;
@@ -77,13 +87,25 @@ RegexId RuleSet::as_regex(Node n) {
     case Kind::kReference:
       if (rules_[e.a].regular) out = rules_[e.a].regex;
       break;
-    case Kind::kSymbol: break;
+    case Kind::kSymbol:
+    case Kind::kLimited: break;
+    case Kind::kUntil: {
+      const RegexId x = as_regex(e.a);
+      if (x != kNotRegular) out = pool.shortest(pool.concat(x, e.b));
+      break;
+    }
+    case Kind::kComplement: {
+      const RegexId x = as_regex(e.a);
+      if (x != kNotRegular) out = pool.minus(pool.star(pool.any_char()), x);
+      break;
+    }
     case Kind::kRepeat: {
       const RegexId x = as_regex(e.a);
       if (x != kNotRegular) out = pool.repeat(x, e.b, e.c);
       break;
     }
     case Kind::kSequence:
+    case Kind::kIntersection:
     case Kind::kAlternatives: {
       if (weight(n) > kMaxInlineWeight) break;
       std::vector<RegexId> parts;
@@ -92,7 +114,7 @@ RegexId RuleSet::as_regex(Node n) {
         parts.push_back(as_regex(e.kids[i]));
         all = parts.back() != kNotRegular;
       }
-      if (all) out = e.kind == Kind::kSequence ? pool.concat(parts) : pool.alt(parts);
+      if (all) out = e.kind == Kind::kSequence ? pool.concat(parts) : e.kind == Kind::kAlternatives ? pool.alt(parts) : pool.all_of(parts);
       break;
     }
   }
@@ -140,17 +162,43 @@ Result<Symbol> RuleSet::lower(Rule start) {
         entry.regex = x;
       }
     }
+    if (!entry.regular && entry.must_be_regular && entry.plain) {  // too large to inline by itself, but it has to be
+      entry.weight = weight(entry.body);
+      if (entry.weight > kMaxTerminalWeight) return too_large(entry);
+      entry.regex = as_regex(entry.body);
+      entry.regular = entry.regex != kNotRegular;
+    }
     if (!entry.regular) continue;  // its users stay rules as well
     for (Rule u : users[r])
       if (--waiting[u] == 0) ready.push_back(u);
   }
-  for (Rule r : order)
+  for (Rule r : order) {
     if (!rules_[r].regular) rules_[r].nonterminal = builder_.nonterminal(rules_[r].name);
+    if (!rules_[r].regular && rules_[r].must_be_regular)
+      return invalid_argument(fmt::format("the terminal '{}' uses itself or a rule", rules_[r].name), rules_[r].where);
+    DI_TRY(check_operands(r));
+  }
   std::fill(regex_of_.begin(), regex_of_.end(), kNotRegular);
   if (rules_[start].regular) return builder_.lexeme(rules_[start].regex);
   for (Rule r : order)
     if (!rules_[r].regular) production(rules_[r].nonterminal, rules_[r].body);
   return rules_[start].nonterminal;
+}
+
+// Operators that exist for regular operands only.
+Status RuleSet::check_operands(Rule r) {
+  std::vector<Node> work{rules_[r].body};
+  while (!work.empty()) {
+    const Node n = work.back();
+    const Expr& e = exprs_[n];
+    work.pop_back();
+    const bool special = e.kind == Kind::kUntil || e.kind == Kind::kIntersection || e.kind == Kind::kComplement;
+    if ((special && as_regex(n) == kNotRegular) || (e.kind == Kind::kLimited && as_regex(e.a) == kNotRegular))
+      return unsupported("lazy, stop, max_tokens, & and ~ apply to what is regular only", fmt::format("{}, rule '{}'", rules_[r].where, rules_[r].name));
+    if (e.kind == Kind::kRepeat) work.push_back(e.a);
+    work.insert(work.end(), e.kids.begin(), e.kids.end());
+  }
+  return {};
 }
 
 // Adds the alternatives of `n` as productions of `target`, regular ones joined into one lexeme.
@@ -204,6 +252,11 @@ Symbol RuleSet::as_symbol(Node n) {
     case Kind::kReference: return rules_[e.a].nonterminal;
     case Kind::kSymbol: return {static_cast<Symbol::Kind>(e.a), e.b};
     case Kind::kRepeat: return builder_.repeat(as_symbol(e.a), e.b, e.c);
+    case Kind::kLimited: {
+      LexemeOptions options;
+      options.max_tokens = e.b;
+      return builder_.lexeme(as_regex(e.a), options);
+    }
     default: {
       const Symbol group = builder_.nonterminal();
       production(group, n);

@@ -27,6 +27,13 @@ class RuleSet {
   Node alternatives(std::vector<Node> parts);
   Node repeat(Node x, std::uint32_t min, std::uint32_t max);
   Node reference(Rule rule) { return add({Kind::kReference, rule, 0, 0, {}}); }
+  /// x as one lexeme of its own with options; x has to turn out regular.
+  Node limited(Node x, std::uint32_t max_tokens) { return add({Kind::kLimited, x, max_tokens, 0, {}}); }
+  /// The shortest strings of x that end in `stop`; x has to turn out regular.
+  Node until(Node x, RegexId stop) { return add({Kind::kUntil, x, stop, 0, {}}); }
+  /// Both, and the complement within well-formed text; the operands have to be regular.
+  Node intersection(std::vector<Node> parts);
+  Node complement(Node x) { return add({Kind::kComplement, x, 0, 0, {}}); }
   /// A symbol that cannot be part of a regular expression (a token, a lexeme with options).
   Node symbol(Symbol s);
 
@@ -35,11 +42,15 @@ class RuleSet {
   bool defined(Rule r) const { return rules_[r].defined; }
   void define(Rule r, Node body);
 
+  /// A rule that must be regular (a terminal): lower() fails by name when it is not.
+  void require_regular(Rule r) { rules_[r].must_be_regular = true; }
+
   /// kInvalidArgument when a rule is used but not defined, naming it.
   Result<Symbol> lower(Rule start);
 
  private:
-  enum class Kind : std::uint8_t { kRegex, kSequence, kAlternatives, kRepeat, kReference, kSymbol };
+  enum class Kind : std::uint8_t { kRegex, kSequence, kAlternatives, kRepeat, kReference, kSymbol,
+                                   kLimited, kUntil, kIntersection, kComplement };
   struct Expr {
     Kind kind;
     std::uint32_t a, b, c;  // regex id, weight | rule | child, min, max | symbol kind and id
@@ -50,6 +61,7 @@ class RuleSet {
     bool defined = false;
     Node body = 0;
     std::vector<Rule> uses;     // with repeats
+    bool must_be_regular = false;
     bool plain = true;          // no symbol in its body
     bool regular = false;
     RegexId regex = kEmptyRegex;
@@ -65,6 +77,7 @@ class RuleSet {
   std::uint64_t weight(Node n) const;
   void collect_uses(Node body, RuleEntry& entry);
   RegexId as_regex(Node n);
+  Status check_operands(Rule r);
   void production(Symbol target, Node n);
   Symbol as_symbol(Node n);
 

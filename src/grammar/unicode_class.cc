@@ -71,7 +71,10 @@ bool CharSet::unicode_property(std::string_view name, CharSet& out) {
       const int32_t code = u_getPropertyValueEnum(UCHAR_SCRIPT, value.c_str());
       return code != UCHAR_INVALID_CODE && from_int_property(UCHAR_SCRIPT_EXTENSIONS, code, out);
     }
-    return false;
+    const UProperty other = u_getPropertyEnum(key.c_str());
+    if (other < UCHAR_INT_START || other >= UCHAR_INT_LIMIT) return false;
+    const int32_t code = u_getPropertyValueEnum(other, value.c_str());
+    return code != UCHAR_INVALID_CODE && from_int_property(other, code, out);
   }
   const std::string plain(name);
   if (plain == "Any" || plain == "any") {

@@ -72,6 +72,26 @@ TokenId Vocabulary::find_token(std::string_view spelling) const {
   return tokens.empty() ? -1 : tokens[0];
 }
 
+std::vector<Vocabulary::MarkerPiece> Vocabulary::split_marker(std::string_view marker) const {
+  std::vector<MarkerPiece> out;
+  while (!marker.empty()) {
+    const std::pair<std::string, TokenId>* longest = nullptr;
+    for (const auto& entry : special_names_) {
+      if (entry.first.empty() || !marker.starts_with(entry.first)) continue;
+      if (longest == nullptr || entry.first.size() > longest->first.size()) longest = &entry;
+    }
+    if (longest != nullptr) {
+      out.push_back({{}, longest->second});
+      marker.remove_prefix(longest->first.size());
+      continue;
+    }
+    if (out.empty() || out.back().token >= 0) out.push_back({{}, -1});
+    out.back().text.push_back(marker[0]);
+    marker.remove_prefix(1);
+  }
+  return out;
+}
+
 namespace {
 
 // Characters of a token that is all ordinary text: printable ASCII but quote and backslash, and well-formed multi-byte

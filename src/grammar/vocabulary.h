@@ -62,6 +62,13 @@ class Vocabulary {
   /// Any token by its spelling, special ones first; -1 when there is none.
   TokenId find_token(std::string_view spelling) const;
 
+  /// A marker cut into ordinary text and special tokens spelled in it (the longest spelling first).
+  struct MarkerPiece {
+    std::string text;     // when token < 0
+    TokenId token = -1;
+  };
+  std::vector<MarkerPiece> split_marker(std::string_view marker) const;
+
   const TriePtr& trie() const { return trie_; }
   /// Tokens that are in no slice.
   const TriePtr& rest() const { return rest_; }
