@@ -350,8 +350,7 @@ class Runner {
         meter_.sample(stats);
         if (options_.on_progress && Clock::now() >= next_line_) {
           options_.on_progress(meter_.line(stats));
-          next_line_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                          std::chrono::duration<double>(options_.progress_seconds));
+          next_line_ = Clock::now() + progress_interval();
         }
         next_progress = Clock::now() + std::chrono::milliseconds(500);
       }
@@ -359,6 +358,11 @@ class Runner {
     }
     lock.unlock();
     finished_.close();
+  }
+
+  Clock::duration progress_interval() const {
+    return std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(options_.progress_seconds));
   }
 
   void begin_stop() {
@@ -433,7 +437,7 @@ class Runner {
   std::int64_t created_ = 0;
   BatchCounters counters_;
   ProgressMeter meter_;  // controlling thread, but for seconds()
-  Clock::time_point next_line_ = Clock::now();
+  Clock::time_point next_line_ = Clock::now() + progress_interval();
 
   JobQueue parsed_, finished_;
   std::map<std::int64_t, JobPtr> held_;  // writer thread; ordered mode

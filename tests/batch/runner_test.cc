@@ -275,6 +275,21 @@ TEST(BatchRunner, RetryErrorsReplacesErrorLinesOnly) {
   }
 }
 
+// Case 22: requests that fail in the engine end as error lines; none is lost and the batch goes on.
+TEST(BatchRunner, EngineFailuresAreErrorLinesAndTheBatchGoesOn) {
+  const TempFolder folder;
+  write_file(folder.file("in"), mixed_input(1000));
+  const BatchReport report =
+      run_ok(batch_options(folder.file("in"), folder.file("out")), {.max_delay_us = 500, .fail_every = 7});
+  EXPECT_EQ(report.ok_count + report.failed_count, 1000);
+  EXPECT_GT(report.failed_count, 100);
+  std::int64_t failures = 0;
+  for (const std::string& line : read_lines(folder.file("out"))) {
+    if (line.find("\"code\":\"out_of_memory\",\"message\":\"injected\"") != std::string::npos) ++failures;
+  }
+  EXPECT_EQ(failures, report.failed_count - 20);
+}
+
 TEST(BatchRunner, StopKeepsWhatIsDoneAndResumeDoesTheRest) {
   for (const bool ordered : {false, true}) {
     const TempFolder folder;

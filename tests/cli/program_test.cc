@@ -52,7 +52,7 @@ TEST(Program, AnswersTheExampleBatch) {
   // What a schema asks for is what comes.
   const Result<Json> person = parse_json(text("schema"));
   ASSERT_TRUE(person.ok());
-  EXPECT_TRUE(person->find("name")->is_string());
+  EXPECT_TRUE(person->find("city")->is_string());
   EXPECT_TRUE(person->find("age")->is_int());
   const Json& call = choice_of(results.at("weather-call"));
   EXPECT_EQ(*call.find("finish_reason"), Json("tool_calls"));
