@@ -1,5 +1,9 @@
 #include "kernels/cpu/gemm.h"
 
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
 #include <algorithm>
 #include <utility>
 
@@ -393,16 +397,34 @@ void gemm_direct(const Weight& w, std::int64_t tile_begin, std::int64_t tile_end
   HWY_DYNAMIC_DISPATCH(direct_entry)(w, tile_begin, tile_end, packed, rows, out);
 }
 
-void gemm_pack_few(const float* const* x, std::int64_t rows, std::int64_t k_begin, std::int64_t k_count, float* packed) {
-  const std::int64_t width = rows <= 2 ? rows : rows <= 4 ? 4 : 8;
-  float* to = packed + k_begin * width;
-  for (std::int64_t j = 0; j < k_count; ++j, to += width) {
-    for (std::int64_t r = 0; r < rows; ++r) to[r] = x[r][j];
-    for (std::int64_t r = rows; r < width; ++r) to[r] = 0.0f;
+namespace {
+
+// Four rows side by side: to[j*width + i] = x[i][j] for j in [0, count).
+void interleave4(const float* const* x, std::int64_t count, std::int64_t width, float* to) {
+  std::int64_t j = 0;
+#if defined(__SSE2__)
+  for (; j + 4 <= count; j += 4) {
+    __m128 a = _mm_loadu_ps(x[0] + j), b = _mm_loadu_ps(x[1] + j), c = _mm_loadu_ps(x[2] + j), d = _mm_loadu_ps(x[3] + j);
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    _mm_storeu_ps(to + j * width, a);
+    _mm_storeu_ps(to + (j + 1) * width, b);
+    _mm_storeu_ps(to + (j + 2) * width, c);
+    _mm_storeu_ps(to + (j + 3) * width, d);
+  }
+#endif
+  for (; j < count; ++j) {
+    for (std::int64_t i = 0; i < 4; ++i) to[j * width + i] = x[i][j];
   }
 }
 
-namespace {
+// `width` rows side by side, those from `rows` on zero.
+void interleave(const float* const* x, std::int64_t rows, std::int64_t count, std::int64_t width, float* to) {
+  std::int64_t i = 0;
+  for (; i + 4 <= rows; i += 4) interleave4(x + i, count, width, to + i);
+  for (; i < width; ++i) {
+    for (std::int64_t j = 0; j < count; ++j) to[j * width + i] = i < rows ? x[i][j] : 0.0f;
+  }
+}
 
 // Rows of the register block that starts where `left` rows remain: full blocks, then what panel_rows chooses.
 std::int64_t block_rows_for(std::int64_t left, std::int64_t full) {
@@ -417,21 +439,17 @@ std::int64_t packed_rows_size(std::int64_t rows, std::int64_t k) {
   return (rows + gemm_traits().block_rows) * k;
 }
 
+void gemm_pack_few(const float* const* x, std::int64_t rows, std::int64_t k_begin, std::int64_t k_count, float* packed) {
+  const std::int64_t width = rows <= 2 ? rows : rows <= 4 ? 4 : 8;
+  interleave(x, rows, k_count, width, packed + k_begin * width);
+}
+
 void gemm_pack_rows(const float* const* x, std::int64_t rows, std::int64_t k, std::int64_t k_begin, std::int64_t k_count,
                     float* packed) {
   const std::int64_t full = gemm_traits().block_rows;
   for (std::int64_t r = 0; r < rows;) {
     const std::int64_t block = block_rows_for(rows - r, full);
-    const std::int64_t present = std::min(block, rows - r);
-    float* to = packed + r * k + k_begin * block;
-    for (std::int64_t i = 0; i < block; ++i) {
-      if (i < present) {
-        const float* from = x[r + i];
-        for (std::int64_t j = 0; j < k_count; ++j) to[j * block + i] = from[j];
-      } else {
-        for (std::int64_t j = 0; j < k_count; ++j) to[j * block + i] = 0.0f;
-      }
-    }
+    interleave(x + r, std::min(block, rows - r), k_count, block, packed + r * k + k_begin * block);
     r += block;
   }
 }
