@@ -20,9 +20,9 @@ int main(int argc, char** argv) {
   register_show(app, exit_code);
   register_chat(app, exit_code);
   register_complete(app, exit_code);
-  register_doctor(app, exit_code);
   register_convert(app, exit_code);
   register_bench(app, exit_code);
+  register_doctor(app, exit_code);
   register_inspect(app, exit_code);
   register_plan(app, exit_code);
   register_version(app, exit_code);

@@ -123,6 +123,10 @@ Result<std::unique_ptr<Decoder>> open_deepseek_v41(Checkpoint checkpoint, const 
                                                    CacheStorage cache) {
   EngramHash hash;
   if (config.engram) {
+    if (config.quantization.block == 0) {
+      return unsupported("Engram tables are read in FP8 only; `deepinfer convert --quantize` writes a copy that runs",
+                         checkpoint.folder());
+    }
     DI_ASSIGN(hash, EngramHash::create(*config.engram, std::move(token_map)));
   }
   return std::unique_ptr<Decoder>(
