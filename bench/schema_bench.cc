@@ -106,10 +106,7 @@ Status run_line(const std::string& line, const Tokenizer& tokenizer, const gramm
   const std::string schema = to_json_text(*parsed->find("schema"));
   ++report.schemas;
   const auto start = now_us();
-  grammar::GrammarBuilder builder;
-  const auto symbol = grammar::add_json_schema(builder, schema, {});
-  Result<grammar::GrammarPtr> compiled = symbol.ok() ? (builder.set_start(*symbol), grammar::compile(std::move(builder), vocabulary))
-                                                     : Result<grammar::GrammarPtr>(symbol.error());
+  const auto compiled = grammar::compile_json_schema(schema, vocabulary);
   report.compile_us.add(microseconds_since(start));
   if (!compiled.ok()) {
     const bool empty = compiled.error().message.find("no JSON value") != std::string::npos;

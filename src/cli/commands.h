@@ -18,6 +18,7 @@ void register_plan(CLI::App& app, int& exit_code);
 void register_chat(CLI::App& app, int& exit_code);
 void register_complete(CLI::App& app, int& exit_code);
 void register_doctor(CLI::App& app, int& exit_code);
+void register_grammar(CLI::App& app, int& exit_code);
 void register_run(CLI::App& app, int& exit_code);
 void register_show(CLI::App& app, int& exit_code);
 void register_version(CLI::App& app, int& exit_code);

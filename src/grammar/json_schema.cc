@@ -24,4 +24,20 @@ Result<Symbol> add_json_text(GrammarBuilder& builder, JsonText what, const Schem
   return add_json_schema(builder, what == JsonText::kObject ? R"({"type":"object"})" : "{}", options);
 }
 
+Result<GrammarPtr> compile_json_schema(std::string_view schema, const VocabularyPtr& vocabulary,
+                                       const SchemaOptions& options, SchemaNotes* notes, const GrammarLimits& limits,
+                                       const CancelFlag* cancel) {
+  GrammarBuilder builder(limits);
+  DI_ASSIGN(const Symbol symbol, add_json_schema(builder, schema, options, notes));
+  builder.set_start(symbol);
+  return compile(std::move(builder), vocabulary, cancel);
+}
+
+Result<GrammarPtr> compile_json_text(JsonText what, const VocabularyPtr& vocabulary, const SchemaOptions& options) {
+  GrammarBuilder builder;
+  DI_ASSIGN(const Symbol symbol, add_json_text(builder, what, options));
+  builder.set_start(symbol);
+  return compile(std::move(builder), vocabulary);
+}
+
 }  // namespace deepinfer::grammar

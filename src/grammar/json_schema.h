@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "grammar/compiled_grammar.h"
 #include "grammar/ir.h"
 #include "grammar/schema/options.h"
 
@@ -33,8 +34,14 @@ struct SchemaNotes {
 Result<Symbol> add_json_schema(GrammarBuilder& builder, std::string_view schema, const SchemaOptions& options,
                                SchemaNotes* notes = nullptr);
 
+/// The same as a grammar of its own, ready for a matcher. `cancel` is looked at between the stages, each of which is bounded.
+Result<GrammarPtr> compile_json_schema(std::string_view schema, const VocabularyPtr& vocabulary,
+                                       const SchemaOptions& options = {}, SchemaNotes* notes = nullptr,
+                                       const GrammarLimits& limits = {}, const CancelFlag* cancel = nullptr);
+
 /// Any JSON object (`json_object` mode), or any JSON value.
 enum class JsonText { kObject, kValue };
 Result<Symbol> add_json_text(GrammarBuilder& builder, JsonText what, const SchemaOptions& options);
+Result<GrammarPtr> compile_json_text(JsonText what, const VocabularyPtr& vocabulary, const SchemaOptions& options = {});
 
 }  // namespace deepinfer::grammar

@@ -10,12 +10,8 @@
 
 namespace deepinfer::grammar {
 
-inline Result<GrammarPtr> compile_schema(std::string_view schema, const SchemaOptions& options = {},
-                                         SchemaNotes* notes = nullptr, VocabularyPtr vocabulary = byte_vocabulary()) {
-  GrammarBuilder builder;
-  DI_ASSIGN(const Symbol symbol, add_json_schema(builder, schema, options, notes));
-  builder.set_start(symbol);
-  return compile(std::move(builder), std::move(vocabulary));
+inline Result<GrammarPtr> compile_schema(std::string_view schema, const SchemaOptions& options = {}, SchemaNotes* notes = nullptr) {
+  return compile_json_schema(schema, byte_vocabulary(), options, notes);
 }
 
 inline bool accepts(const GrammarPtr& grammar, std::string_view text) {
