@@ -52,7 +52,7 @@ class NumberWriter {
     const Decimal zero;
     std::vector<RegexId> choices;
     // From zero up, and below zero by magnitude.
-    const bool has_zero = admits(zero);
+    const bool has_zero = admits(zero) && !fraction;
     if (!branch_.high || !branch_.high->negative) {
       std::vector<RegexId> parts{magnitude};
       if (branch_.low && !branch_.low->negative) parts.push_back(at_least(*branch_.low, branch_.low_open));
@@ -148,7 +148,7 @@ class NumberWriter {
 
   RegexId with_exponent() {
     const bool integer = branch_.integral == NumberBranch::Integral::kInteger;
-    const std::uint32_t most = integer_digits_ == kUnbounded ? kUnbounded : 3;
+    const std::uint32_t most = integer_digits_ == kUnbounded ? kUnbounded : 2;  // 99 and 40 digits stay within a double
     const RegexId exponent = pool_.concat({pool_.bytes(ByteSet::any_of("eE")),
                                            pool_.optional(pool_.bytes(ByteSet::any_of(integer ? "+" : "+-"))),
                                            repeat(digit_, 1, most)});
