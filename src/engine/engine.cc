@@ -182,6 +182,7 @@ RequestHandle Engine::submit(Request request, Sink sink) {
   RequestHandle handle = 0;
   {
     const std::lock_guard lock(impl_->inbox_mutex);
+    if (impl_->stopping) state->refusal = Error{ErrorCode::kCancelled, "the engine was shut down", {}};
     handle = state->handle = impl_->next_handle++;
     ++impl_->open;
     impl_->inbox.emplace_back(std::move(state));
@@ -299,16 +300,19 @@ void Engine::Impl::loop() {
 }
 
 void Engine::Impl::shut_down() {
+  const std::lock_guard core_lock(core_mutex);
   std::vector<Mail> mails;
-  {
-    const std::lock_guard lock(inbox_mutex);
-    mails.swap(inbox);
-  }
-  const std::lock_guard lock(core_mutex);
-  for (Mail& mail : mails) {
-    if (auto* request = std::get_if<std::unique_ptr<RequestState>>(&mail)) core->add(std::move(*request));
-  }
-  core->fail_all({ErrorCode::kCancelled, "the engine was shut down", {}});
+  do {  // sinks may still submit; that is refused, but answered
+    mails.clear();
+    {
+      const std::lock_guard lock(inbox_mutex);
+      mails.swap(inbox);
+    }
+    for (Mail& mail : mails) {
+      if (auto* request = std::get_if<std::unique_ptr<RequestState>>(&mail)) core->add(std::move(*request));
+    }
+    core->fail_all({ErrorCode::kCancelled, "the engine was shut down", {}});
+  } while (!mails.empty());
   publish();
 }
 

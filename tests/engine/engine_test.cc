@@ -517,17 +517,23 @@ TEST(Engine, ThreadsMaySubmitAtOnce) {
   EXPECT_THAT(model.violations, IsEmpty());
 }
 
-TEST(Engine, DestructionEndsOpenRequests) {
+TEST(Engine, DestructionEndsOpenRequestsAlsoThoseSubmittedByTheirSinks) {
   FakeModel model({.vocab = 64, .blocks = 4096, .eos_bias = -50});
-  auto got = std::make_shared<Collected>();
+  std::vector<std::string> codes;
   {
     auto engine = Engine::create({&model, nullptr, nullptr}, {}).value();
-    Request request;
-    request.prompt = {1};
-    submit(*engine, request, got);
+    const auto request = [&](Sink sink) {
+      Request r;
+      r.prompt = {1};
+      engine->submit(std::move(r), std::move(sink));
+    };
+    const auto note = [&](RequestResult&& result) { codes.push_back(result.error_code); };
+    request({nullptr, [&](RequestResult&& result) {
+               codes.push_back(result.error_code);
+               request({nullptr, note});
+             }});
   }
-  ASSERT_EQ(got->results.size(), 1u);
-  EXPECT_EQ(got->only().error_code, "cancelled");
+  EXPECT_EQ(codes, (std::vector<std::string>{"cancelled", "cancelled"}));
 }
 
 TEST(Engine, HigherPriorityGoesFirstAndFifoInside) {
