@@ -13,6 +13,7 @@ namespace deepinfer::cli {
 
 void register_convert(CLI::App& app, int& exit_code);
 void register_bench(CLI::App& app, int& exit_code);
+void register_eval(CLI::App& app, int& exit_code);
 void register_inspect(CLI::App& app, int& exit_code);
 void register_plan(CLI::App& app, int& exit_code);
 void register_chat(CLI::App& app, int& exit_code);

@@ -20,6 +20,8 @@ int main(int argc, char** argv) {
   register_show(app, exit_code);
   register_chat(app, exit_code);
   register_complete(app, exit_code);
+  register_eval(app, exit_code);
+  register_doctor(app, exit_code);
   register_convert(app, exit_code);
   register_bench(app, exit_code);
   register_doctor(app, exit_code);
