@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "grammar/compiled_grammar.h"
+#include "grammar/gbnf.h"
 #include "grammar/ir.h"
 #include "grammar/json_schema.h"
+#include "grammar/lark.h"
 #include "grammar/matcher.h"
 #include "grammar/regex_parser.h"
 #include "grammar/vocabulary.h"
@@ -48,7 +50,7 @@ class CompiledMatcher final : public CompiledConstraint {
 
 /// Adds the front end's symbol for `what` to the builder.
 Result<grammar::Symbol> build(grammar::GrammarBuilder& builder, const StructuredOutput& what,
-                              std::vector<std::string>& notes) {
+                              const grammar::Vocabulary& vocabulary, std::vector<std::string>& notes) {
   using Kind = StructuredOutput::Kind;
   switch (what.kind) {
     case Kind::kJsonObject:
@@ -76,9 +78,14 @@ Result<grammar::Symbol> build(grammar::GrammarBuilder& builder, const Structured
       for (const std::string& choice : what.choices) options.push_back(builder.literal(choice));
       return builder.alternatives(options);
     }
-    default:
-      return unsupported("this kind of structured output is not built in");
+    case Kind::kGbnf:
+      return grammar::build_gbnf(builder, what.text, vocabulary);
+    case Kind::kLark:
+      return grammar::build_lark(builder, what.text, vocabulary);
+    case Kind::kNone:
+      break;
   }
+  return invalid_argument("no kind of structure is named");
 }
 
 class StructuredCompiler final : public ConstraintCompiler {
@@ -100,7 +107,7 @@ class StructuredCompiler final : public ConstraintCompiler {
     }
     std::vector<std::string> notes;
     grammar::GrammarBuilder builder;
-    Result<grammar::Symbol> start = build(builder, what, notes);
+    Result<grammar::Symbol> start = build(builder, what, *vocabulary_, notes);
     if (!start) return start.error().at("structured");
     builder.set_start(*start);
     Result<grammar::GrammarPtr> grammar = grammar::compile(std::move(builder), vocabulary_);

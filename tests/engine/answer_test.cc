@@ -287,6 +287,15 @@ TEST(Structured, RegexAndChoiceAnswersAreInTheirLanguage) {
   }
   EXPECT_THAT(chosen, ::testing::IsSubsetOf({"yes", "no", "\xe4\xb8\xad"}));
   EXPECT_GT(chosen.size(), 1u);
+  Request either;
+  either.prompt = {0};
+  either.structured.kind = StructuredOutput::Kind::kGbnf;
+  either.structured.text = "root ::= \"a\" \"b\"+ [c-d]";
+  std::string text = run_one(*engine, either).answers.at(0).text;
+  EXPECT_TRUE(text.size() >= 3 && text[0] == 'a' && text.find_first_not_of('b', 1) == text.size() - 1) << text;
+  either.structured.kind = StructuredOutput::Kind::kLark;
+  either.structured.text = "start: \"x\" \"y\"";
+  EXPECT_EQ(run_one(*engine, either).answers.at(0).text, "xy");
   Request wrong;
   wrong.prompt = {0};
   wrong.structured.kind = StructuredOutput::Kind::kRegex;
