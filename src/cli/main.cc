@@ -24,7 +24,6 @@ int main(int argc, char** argv) {
   register_doctor(app, exit_code);
   register_convert(app, exit_code);
   register_bench(app, exit_code);
-  register_doctor(app, exit_code);
   register_grammar(app, exit_code);
   register_inspect(app, exit_code);
   register_plan(app, exit_code);
