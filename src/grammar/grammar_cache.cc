@@ -99,14 +99,15 @@ void GrammarCache::work() {
     if (!result.ok() && result.error().code == ErrorCode::kCancelled && job.state->past_deadline)
       result = Error{ErrorCode::kDeadline, fmt::format("compiling the grammar took longer than {} ms", options_.deadline.count()), {}};
     const bool built = result.ok();
+    lock.lock();
+    // Published only after the key is free again: whoever saw this result and asks anew gets a new build or the kept grammar.
+    std::erase(running_, job.state);
+    pending_.erase(job.key);
     {
       const std::scoped_lock state_lock(job.state->mutex);
       job.state->result = std::move(result);
     }
     job.state->done.notify_all();
-    lock.lock();
-    std::erase(running_, job.state);
-    pending_.erase(job.key);
     if (built) {
       keep(job.key, job.state);
     } else {

@@ -6,7 +6,7 @@
 namespace deepinfer::grammar {
 namespace {
 
-constexpr std::size_t kMaxReachStates = 64;  // states one reach() follows before it gives up
+constexpr std::size_t kMaxReachStates = 24;  // states of one level that reach() follows before it gives up
 
 // Sets of more tokens than this are kept as bit masks.
 std::size_t mask_threshold(std::size_t words) { return std::max<std::size_t>(64, words / 4); }
@@ -31,7 +31,7 @@ void LexerWalk::walk(RegexId state, const TokenTrie& trie, LexerEntry& out, std:
   RegexId path[kMaxTokenBytes + 1];
   bool ends[kMaxTokenBytes + 1];  // can the lexeme end at this depth
   path[0] = state;
-  ends[0] = pool_.nullable(state);
+  ends[0] = false;
   const TokenTrie::Node* nodes = trie.data();
   const std::uint32_t count = trie.node_count();
   const TokenId* tokens = trie.tokens().data();
@@ -72,7 +72,7 @@ void LexerWalk::collect(RegexId state, const TokenTrie& trie, const ByteSet& byt
   RegexId path[kMaxTokenBytes + 1];
   bool ends[kMaxTokenBytes + 1];
   path[0] = state;
-  ends[0] = pool_.nullable(state);
+  ends[0] = false;
   const TokenTrie::Node* nodes = trie.data();
   const std::uint32_t count = trie.node_count();
   std::uint32_t visited = 0;
@@ -100,49 +100,73 @@ void LexerWalk::collect(RegexId state, const TokenTrie& trie, const ByteSet& byt
   fuel_ -= visited;
 }
 
-// The states one slice character after `state`. False when some character of the slice is not accepted;
-// `complete` turns false when the search was cut.
-bool LexerWalk::successors(RegexId state, const ByteSet& ascii, bool multibyte, std::vector<RegexId>& out, bool& complete) {
-  bool all = true;
-  const auto advance = [&](RegexId from, const ByteSet& bytes, std::vector<RegexId>& to) {
-    all = pool_.successors(from, bytes, to) && all;
-    if (to.size() > kMaxReachStates) complete = false;
-  };
-  advance(state, ascii, out);
-  if (!multibyte) return all;
-  // Lead byte ranges with the range of the second byte; further bytes are 80..BF.
-  static constexpr std::uint8_t kForms[][5] = {{0xC2, 0xDF, 0x80, 0xBF, 0}, {0xE0, 0xE0, 0xA0, 0xBF, 1}, {0xE1, 0xEC, 0x80, 0xBF, 1},
-      {0xED, 0xED, 0x80, 0x9F, 1}, {0xEE, 0xEF, 0x80, 0xBF, 1}, {0xF0, 0xF0, 0x90, 0xBF, 2}, {0xF1, 0xF3, 0x80, 0xBF, 2},
-      {0xF4, 0xF4, 0x80, 0x8F, 2}};
+// Lead byte ranges with the range of the second byte; further bytes (the last number says how many) are 80..BF.
+constexpr std::uint8_t kUtf8Forms[][5] = {{0xC2, 0xDF, 0x80, 0xBF, 0}, {0xE0, 0xE0, 0xA0, 0xBF, 1}, {0xE1, 0xEC, 0x80, 0xBF, 1},
+    {0xED, 0xED, 0x80, 0x9F, 1}, {0xEE, 0xEF, 0x80, 0xBF, 1}, {0xF0, 0xF0, 0x90, 0xBF, 2}, {0xF1, 0xF3, 0x80, 0xBF, 2},
+    {0xF4, 0xF4, 0x80, 0x8F, 2}};
+// Numbers for RegexPool::successors: sets of single bytes are named by the slice, these are whole characters, continuation
+// bytes, and the lead and second bytes of each form.
+constexpr std::uint32_t kMultibyteKind = 100, kContinuationKind = 101, kLeadKind = 110, kSecondKind = 120;
+
+// The states one multi-byte character after `state`. More than 0xFFFE are never followed: reach() stops long before.
+RegexPool::Successors LexerWalk::multibyte_successors(RegexId state) {
+  if (const RegexPool::Successors* known = pool_.known_successors(state, kMultibyteKind)) return *known;
   static const ByteSet continuation = ByteSet::range(0x80, 0xBF);
-  std::vector<RegexId> level, next_level;
-  for (const auto& form : kForms) {
+  std::vector<RegexId> level, next_level, out;
+  bool all = true;
+  const auto advance = [&](RegexId from, std::uint32_t kind, const ByteSet& bytes, std::vector<RegexId>& to) {
+    const RegexPool::Successors s = pool_.successors(from, kind, bytes);
+    all = all && s.all;
+    for (RegexId next : pool_.states(s))
+      if (std::find(to.begin(), to.end(), next) == to.end()) to.push_back(next);
+  };
+  for (std::uint32_t f = 0; f < std::size(kUtf8Forms); ++f) {
+    const auto& form = kUtf8Forms[f];
     level.clear();
-    advance(state, ByteSet::range(form[0], form[1]), level);
-    for (int position = 1; position < 2 + form[4] && complete; ++position) {
+    advance(state, kLeadKind + f, ByteSet::range(form[0], form[1]), level);
+    for (int position = 1; position < 2 + form[4]; ++position) {
       next_level.clear();
-      for (RegexId s : level) advance(s, position == 1 ? ByteSet::range(form[2], form[3]) : continuation, next_level);
+      for (RegexId s : level) {
+        if (position == 1) {
+          advance(s, kSecondKind + f, ByteSet::range(form[2], form[3]), next_level);
+        } else {
+          advance(s, kContinuationKind, continuation, next_level);
+        }
+      }
       std::swap(level, next_level);
+      if (level.size() > kMaxReachStates) break;
     }
     for (RegexId s : level)
       if (std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
-    if (!complete) return false;
+    if (out.size() > kMaxReachStates) break;  // reach() gives up on that many
   }
+  return pool_.remember_successors(state, kMultibyteKind, out, all);
+}
+
+// Adds the states one slice character after `state`; false when some character of the slice is not accepted.
+bool LexerWalk::successors(RegexId state, const VocabularySlice& slice, bool first, std::vector<RegexId>& out) {
+  bool all = true;
+  const auto add = [&](const RegexPool::Successors& s) {
+    all = all && s.all;
+    for (RegexId next : pool_.states(s))
+      if (std::find(out.begin(), out.end(), next) == out.end()) out.push_back(next);
+  };
+  const ByteSet& ascii = first ? slice.first_ascii : slice.rest_ascii;
+  if (!ascii.empty()) add(pool_.successors(state, first ? slice.first_kind : slice.rest_kind, ascii));
+  if (slice.multibyte) add(multibyte_successors(state));
   return all;
 }
 
 LexerWalk::Reach LexerWalk::reach(RegexId state, const VocabularySlice& slice) {
   constexpr std::uint32_t kNever = 0xFFFFFFFFu;
-  Reach r{0, kNever, pool_.nullable(state)};
+  Reach r{0, kNever, false};
   std::vector<RegexId> level{state}, next_level, seen;
-  bool inner_open = true, complete = true;
+  bool inner_open = true;
   for (std::uint32_t length = 1; length <= std::max<std::uint32_t>(slice.max_chars, VocabularySlice::kLengths); ++length) {
     next_level.clear();
     bool all = true;
-    const bool first = length == 1;
-    for (RegexId s : level)
-      all = successors(s, first ? slice.first_ascii : slice.rest_ascii, slice.multibyte, next_level, complete) && all;
-    if (!complete) {
+    for (RegexId s : level) all = successors(s, slice, length == 1, next_level) && all;
+    if (next_level.size() > kMaxReachStates) {
       r.can_end = true;
       return r;
     }
@@ -203,13 +227,7 @@ LexerEntryPtr LexerWalk::entry(RegexId state, const TokenTrie& trie) {
   for (const VocabularySlice& slice : vocabulary_.slices()) {
     bool starts = slice.multibyte && ((first.words[2] | first.words[3]) != 0);
     starts = starts || !(slice.first_ascii & first).empty();
-    if (!starts) {  // only what follows an end right here could begin with it
-      if (pool_.nullable(state)) {
-        out->after_end |= slice.first_ascii;
-        if (slice.multibyte) out->after_end.words[3] = ~0ull;
-      }
-      continue;
-    }
+    if (!starts) continue;
     const Reach r = reach(state, slice);
     if (r.can_end) {
       out->after_end |= slice.first_ascii | slice.rest_ascii;
@@ -249,8 +267,7 @@ TriePtr LexerWalk::remainder(RegexId state, const TokenTrie& trie, const ByteSet
       if (slice.multibyte) slice_bytes.words[2] = slice_bytes.words[3] = ~0ull;
       if ((slice_bytes & bytes).empty()) continue;
       const bool starts = (slice.multibyte && ((first.words[2] | first.words[3]) != 0)) || !(slice.first_ascii & first).empty();
-      if (!starts && !pool_.nullable(state)) continue;
-      if (starts && !reach(state, slice).can_end) continue;
+      if (!starts || !reach(state, slice).can_end) continue;
       for (const TriePtr& group : slice.by_length) collect(state, *group, bytes, parts);
     }
     collect(state, *vocabulary_.rest(), bytes, parts);

@@ -17,6 +17,8 @@ class LexerWalk {
   LexerWalk(RegexPool& pool, const Vocabulary& vocabulary, std::int64_t& fuel)
       : pool_(pool), vocabulary_(vocabulary), fuel_(fuel) {}
 
+  /// Ends are places behind at least one byte: where `state` itself can end, the matcher holds the row that follows as a thread of
+  /// its own, and a lexeme's start never can.
   LexerEntryPtr entry(RegexId state, const TokenTrie& trie);
   /// The trie of what follows the places where the lexeme can end, for first bytes in `bytes`.
   TriePtr remainder(RegexId state, const TokenTrie& trie, const ByteSet& bytes);
@@ -28,7 +30,8 @@ class LexerWalk {
     bool can_end;          // some state reached on the way is nullable
   };
   Reach reach(RegexId state, const VocabularySlice& slice);
-  bool successors(RegexId state, const ByteSet& ascii, bool multibyte, std::vector<RegexId>& out, bool& complete);
+  bool successors(RegexId state, const VocabularySlice& slice, bool first, std::vector<RegexId>& out);
+  RegexPool::Successors multibyte_successors(RegexId state);
   void walk(RegexId state, const TokenTrie& trie, LexerEntry& out, std::vector<std::uint32_t>* bits, std::vector<TokenId>* list);
   void collect(RegexId state, const TokenTrie& trie, const ByteSet& bytes, std::vector<std::pair<std::string, TokenId>>& out);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -135,52 +136,41 @@ RegexId RegexPool::step_slow(RegexId x, std::uint8_t byte) {
   return next;
 }
 
-// Depth-first search for a nullable state. On success every state of the search path is live; when the
-// search ends without one, every visited state is empty.
+// Breadth-first search for a nullable state or one known to be live: the nearest is usually a few bytes away, where a
+// depth-first search would run through every count of a bounded repetition. On success the states on the way are
+// live; when the search ends without one, every visited state is empty.
 bool RegexPool::live(RegexId x) {
   if (nodes_[x].liveness != 0) return nodes_[x].liveness == 1;
-  struct Frame {
-    RegexId state;
-    ByteSet left;
-  };
-  std::vector<Frame> path{{x, ByteSet::all()}};
-  std::vector<RegexId> visited{x};
-  std::unordered_map<RegexId, bool> seen{{x, true}};
-  bool found = nodes_[x].nullable;
-  bool gave_up = false;
-  const std::uint64_t enough = work_ + std::uint64_t{kLivenessFuel} * kWorkPerState;
-  while (!path.empty() && !found) {
-    Frame& top = path.back();
-    if (top.left.empty()) {
-      path.pop_back();
-      continue;
-    }
-    ByteSet same_bytes = ByteSet::all();
-    const RegexId next = derive(top.state, top.left.first(), same_bytes);
-    top.left &= ~same_bytes;
-    const Node& n = nodes_[next];
-    if (n.liveness == 2 || seen.contains(next)) continue;
-    if (n.nullable || n.liveness == 1) {
-      nodes_[next].liveness = 1;
-      found = true;
-      break;
-    }
-    if (visited.size() >= kLivenessFuel || work_ > enough || exceeded_) {
-      gave_up = true;
-      break;
-    }
-    seen.emplace(next, true);
-    visited.push_back(next);
-    path.push_back({next, ByteSet::all()});
-  }
-  if (found) {
-    for (const Frame& f : path) nodes_[f.state].liveness = 1;
+  if (nodes_[x].nullable) {
     nodes_[x].liveness = 1;
     return true;
   }
-  if (gave_up) {
-    out_of_fuel_ = true;
-    return true;
+  std::vector<RegexId> visited{x};
+  std::vector<std::uint32_t> parent{0};
+  std::unordered_set<RegexId> seen{x};
+  for (std::uint32_t at = 0; at < visited.size(); ++at) {
+    ByteSet left = ByteSet::all();
+    while (!left.empty()) {
+      ByteSet same_bytes = ByteSet::all();
+      const RegexId next = derive(visited[at], left.first(), same_bytes);
+      left &= ~same_bytes;
+      Node& n = nodes_[next];
+      if (n.liveness == 2) continue;
+      if (n.nullable || n.liveness == 1) {
+        n.liveness = 1;
+        for (std::uint32_t up = at;; up = parent[up]) {
+          nodes_[visited[up]].liveness = 1;
+          if (up == 0) return true;
+        }
+      }
+      if (!seen.insert(next).second) continue;
+      if (visited.size() >= kLivenessFuel || exceeded_) {
+        out_of_fuel_ = true;
+        return true;
+      }
+      visited.push_back(next);
+      parent.push_back(at);
+    }
   }
   for (RegexId v : visited) nodes_[v].liveness = 2;
   return false;
@@ -203,7 +193,10 @@ const ByteSet& RegexPool::first_bytes(RegexId x) {
   return first_sets_[nodes_[x].first];
 }
 
-bool RegexPool::successors(RegexId x, const ByteSet& bytes, std::vector<RegexId>& out) {
+RegexPool::Successors RegexPool::successors(RegexId x, std::uint32_t kind, const ByteSet& bytes) {
+  const std::uint64_t key = (std::uint64_t{x} << 8) | kind;
+  if (const auto it = successors_.find(key); it != successors_.end()) return it->second;
+  std::vector<RegexId> out;
   bool all = true;
   ByteSet left = bytes;
   while (!left.empty()) {
@@ -216,7 +209,19 @@ bool RegexPool::successors(RegexId x, const ByteSet& bytes, std::vector<RegexId>
       out.push_back(next);
     }
   }
-  return all;
+  return remember_successors(x, kind, out, all);
+}
+
+RegexPool::Successors RegexPool::remember_successors(RegexId x, std::uint32_t kind, std::span<const RegexId> states, bool all) {
+  const Successors s{static_cast<std::uint32_t>(successor_states_.size()), static_cast<std::uint16_t>(std::min<std::size_t>(states.size(), 0xFFFF)), all};
+  successor_states_.insert(successor_states_.end(), states.begin(), states.begin() + s.count);
+  successors_.emplace((std::uint64_t{x} << 8) | kind, s);
+  return s;
+}
+
+const RegexPool::Successors* RegexPool::known_successors(RegexId x, std::uint32_t kind) const {
+  const auto it = successors_.find((std::uint64_t{x} << 8) | kind);
+  return it == successors_.end() ? nullptr : &it->second;
 }
 
 bool RegexPool::matches(RegexId x, std::string_view text) {
@@ -302,7 +307,8 @@ Result<std::vector<std::string>> RegexPool::enumerate(RegexId x, std::size_t lim
 std::size_t RegexPool::memory_bytes() const {
   return nodes_.capacity() * sizeof(Node) + kids_.capacity() * sizeof(RegexId) + sets_.capacity() * sizeof(ByteSet) +
          arcs_.capacity() * sizeof(Arc) + tables_.capacity() * sizeof(RegexId) + first_sets_.capacity() * sizeof(ByteSet) +
-         index_.capacity() * sizeof(std::uint32_t);
+         index_.capacity() * sizeof(std::uint32_t) +
+         successors_.size() * 40 + successor_states_.capacity() * sizeof(RegexId);
 }
 
 std::string RegexPool::to_string(RegexId x) const {

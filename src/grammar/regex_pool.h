@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
@@ -94,8 +95,18 @@ class RegexPool {
   }
   /// The bytes a string of x can begin with.
   const ByteSet& first_bytes(RegexId x);
-  /// Appends the distinct live states one byte out of `bytes` after x to `out`; false when some byte leads nowhere.
-  bool successors(RegexId x, const ByteSet& bytes, std::vector<RegexId>& out);
+  /// Distinct live states a step away from a state, remembered under a number that the caller gives to its set of
+  /// bytes or byte sequences (below 256). `all`: every one of them leads somewhere.
+  struct Successors {
+    std::uint32_t first;
+    std::uint16_t count;
+    bool all;
+  };
+  Successors successors(RegexId x, std::uint32_t kind, const ByteSet& bytes);
+  Successors remember_successors(RegexId x, std::uint32_t kind, std::span<const RegexId> states, bool all);
+  const Successors* known_successors(RegexId x, std::uint32_t kind) const;
+  /// Valid until the next call that may add successors.
+  std::span<const RegexId> states(const Successors& s) const { return {successor_states_.data() + s.first, s.count}; }
   bool matches(RegexId x, std::string_view text);
 
   // ---- Decision procedures by exploring derivatives. kDeadline when more than `fuel` states, or kWorkPerState
@@ -176,6 +187,8 @@ class RegexPool {
   std::vector<Arc> arcs_;
   std::vector<RegexId> tables_;
   std::vector<ByteSet> first_sets_;
+  std::unordered_map<std::uint64_t, Successors> successors_;
+  std::vector<RegexId> successor_states_;
   std::vector<std::uint32_t> index_;  // open addressing over node hashes
 };
 

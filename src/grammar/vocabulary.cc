@@ -129,6 +129,10 @@ void Vocabulary::build_slices() {
   slices_[3].multibyte = true;
   slices_[4].first_ascii = slices_[4].rest_ascii = ordinary;
   slices_[4].multibyte = true;
+  for (VocabularySlice& slice : slices_) {
+    for (auto [set, kind] : {std::pair(&slice.first_ascii, &slice.first_kind), std::pair(&slice.rest_ascii, &slice.rest_kind)})
+      *kind = *set == lower ? 1 : *set == letters ? 2 : *set == ordinary ? 3 : 4;  // 4: the blank; empty sets are never asked for
+  }
   using Entries = std::vector<std::pair<std::string_view, TokenId>>;
   std::vector<std::array<Entries, VocabularySlice::kLengths>> groups(slices_.size());
   Entries rest;

@@ -23,6 +23,7 @@ class MaskStore;
 struct VocabularySlice {
   ByteSet first_ascii;  // the first character: one of these, or a multi-byte one when `multibyte`
   ByteSet rest_ascii;   // every further character, likewise
+  std::uint32_t first_kind = 0, rest_kind = 0;  // equal sets have equal numbers, below 100
   bool multibyte = false;
   static constexpr int kLengths = 12;  // groups: 1, 2, ... 11 characters, and 12 or more
   std::array<TriePtr, kLengths> by_length;
