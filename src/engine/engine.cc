@@ -301,18 +301,18 @@ void Engine::Impl::loop() {
 
 void Engine::Impl::shut_down() {
   const std::lock_guard core_lock(core_mutex);
-  std::vector<Mail> mails;
-  do {  // sinks may still submit; that is refused, but answered
-    mails.clear();
+  while (true) {
+    core->fail_all({ErrorCode::kCancelled, "the engine was shut down", {}});
+    std::vector<Mail> mails;  // of before, and from sinks just now: refused, but answered
     {
       const std::lock_guard lock(inbox_mutex);
       mails.swap(inbox);
     }
+    if (mails.empty()) break;
     for (Mail& mail : mails) {
       if (auto* request = std::get_if<std::unique_ptr<RequestState>>(&mail)) core->add(std::move(*request));
     }
-    core->fail_all({ErrorCode::kCancelled, "the engine was shut down", {}});
-  } while (!mails.empty());
+  }
   publish();
 }
 
