@@ -51,7 +51,12 @@ TEST(BatchCrash, KilledTenTimesAndResumedEqualsAnUninterruptedRun) {
     std::size_t lines_at_kill = 0;
     for (int i = 0; i < 10; ++i) {
       const pid_t pid = start({folder.file("in"), folder.file("out"), "resume", order, "60000"});
-      std::this_thread::sleep_for(std::chrono::milliseconds(10 + random() % 120));
+      // A moment somewhere in the work: when some more results are there, or soon after the start.
+      const std::size_t wanted = lines_at_kill + random() % 80;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10 + random() % 40));
+      for (int wait = 0; wait < 2500 && read_lines(folder.file("out")).size() < wanted; ++wait) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
       ::kill(pid, SIGKILL);
       killed += wait_for(pid) == 128 + SIGKILL ? 1 : 0;
       // Never a torn line, never one twice.

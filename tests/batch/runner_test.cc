@@ -331,19 +331,19 @@ TEST(BatchRunner, StopEndsAReaderThatWaitsForAPipe) {
   const TempFolder folder;
   const std::string pipe = folder.file("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  std::atomic<bool> stop{false};
+  std::atomic<bool> stop{false}, ended{false};
   std::thread feeder([&] {
     const int fd = ::open(pipe.c_str(), O_WRONLY);
     const std::string text = "{\"prompt\":\"a\"}\n{\"prompt\":\"half";
     EXPECT_EQ(::write(fd, text.data(), text.size()), static_cast<ssize_t>(text.size()));
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    stop = true;
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    stop = true;
+    for (int i = 0; i < 3000 && !ended; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_TRUE(ended) << "the run waits for the pipe to be closed";
     ::close(fd);
   });
-  const auto begin = std::chrono::steady_clock::now();
   const Result<BatchReport> report = run(batch_options(pipe, folder.file("out")), {}, stop);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(650));
+  ended = true;
   feeder.join();
   ASSERT_TRUE(report.ok()) << report.error().to_string();
   EXPECT_TRUE(report->interrupted);
@@ -362,7 +362,8 @@ TEST(BatchRunner, TheWindowBoundsWhatIsReadAhead) {
   const Result<BatchReport> report = run_batch(engine, FakeCodec{}, options, kNeverStop);
   ASSERT_TRUE(report.ok());
   EXPECT_LE(engine.most_queued(), 100);
-  EXPECT_LT(report->seconds_to_first_token, 0.2);
+  EXPECT_LT(report->seconds_to_first_token, report->seconds / 4)
+      << "the run took " << report->seconds << " s";
 }
 
 TEST(BatchRunner, AnOverlongLineIsAnErrorLine) {
@@ -388,8 +389,8 @@ TEST(BatchRunner, TwoRunsCannotWriteTheSameOutput) {
   const TempFolder folder;
   write_file(folder.file("in"), mixed_input(400));
   const BatchOptions options = batch_options(folder.file("in"), folder.file("out"));
-  std::thread first([&] { run_ok(options, {.max_delay_us = 400000}); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  std::thread first([&] { run_ok(options, {.max_delay_us = 2000000}); });
+  while (read_file(folder.file("out")).empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   BatchOptions second = options;
   second.mode = StoreMode::kResume;
   const Result<BatchReport> report = run(second);
