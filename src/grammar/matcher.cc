@@ -121,7 +121,7 @@ void Matcher::cross_token_border() {
 void Matcher::commit(std::uint32_t blank_run, bool finished) {
   steps_.push_back({static_cast<std::uint32_t>(threads_.size()), blank_run, finished});
   threads_.insert(threads_.end(), now_.begin(), now_.end());
-  compact_rows();
+  if (rows_.memory_bytes() >= compact_at_bytes_) sweep();
 }
 
 Status Matcher::limit_error() {
@@ -389,8 +389,7 @@ std::vector<TokenId> Matcher::forced_tokens(const Tokenize& tokenize, std::size_
   return tokens;
 }
 
-void Matcher::compact_rows() {
-  if (rows_.memory_bytes() < compact_at_bytes_) return;
+void Matcher::sweep() {
   std::vector<RowId*> roots;
   for (Thread& t : threads_) roots.push_back(&t.row);
   rows_.compact(roots);

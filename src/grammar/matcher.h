@@ -79,6 +79,9 @@ class Matcher {
   /// Back to a checkpoint of this matcher that was not rolled back before.
   void rollback_to(Checkpoint point) { rollback(step_count() - std::min(point, step_count())); }
 
+  /// Forgets parser rows that only masks needed. Happens by itself when they take much memory.
+  void sweep();
+
   const GrammarPtr& grammar() const { return grammar_; }
   std::size_t memory_bytes() const;
 
@@ -131,7 +134,6 @@ class Matcher {
   ByteSet next_bytes(std::span<const Thread> threads);
   Status mask_of(std::span<const Thread> threads, std::span<std::uint32_t> mask);
   void mask_tokens(std::span<const Thread> threads, std::uint32_t* mask) const;
-  void compact_rows();
 
   GrammarPtr grammar_;
   Options options_;

@@ -1,6 +1,7 @@
 #include "grammar/row_pool.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -139,10 +140,33 @@ void RowPool::add_kernel(Item item) {
   }
 }
 
+// A nonterminal ended that had begun at `origin`: whatever waits for it there goes on. Where the only thing that waits is
+// itself at its end then (right recursion), the chain is followed at once and its far end remembered, so that a list of n
+// elements costs n and not n squared.
 void RowPool::complete(std::uint32_t nonterminal, std::uint32_t origin) {
-  // Several productions of one nonterminal may end at once; one completion serves them all.
-  if (seen({kRootEnd, origin, nonterminal})) return;
-  for (const Waiter& w : waiting(origin, nonterminal * 2)) advance(w, origin);
+  chain_.clear();
+  while (true) {
+    // Several productions of one nonterminal may end at once; one completion serves them all.
+    if (seen({kRootEnd, origin, nonterminal})) break;
+    const std::uint64_t key = (std::uint64_t{origin} << 32) | nonterminal;
+    if (const auto it = chain_ends_.find(key); it != chain_ends_.end()) {
+      std::tie(nonterminal, origin) = it->second;
+      continue;
+    }
+    const std::span<const Waiter> waiters = waiting(origin, nonterminal * 2);
+    if (waiters.size() == 1 && grammar_->dots()[waiters[0].dot].kind == Dot::Kind::kNonterminal) {
+      const Dot& behind = grammar_->dots()[waiters[0].dot + 1];
+      if (behind.kind == Dot::Kind::kEnd && behind.id != kRootEnd) {
+        chain_.push_back(key);
+        nonterminal = behind.id;
+        if (waiters[0].origin != kSelf) origin = waiters[0].origin;
+        continue;
+      }
+    }
+    for (const Waiter& w : waiters) advance(w, origin);
+    break;
+  }
+  for (std::uint64_t key : chain_) chain_ends_.emplace(key, std::pair(nonterminal, origin));
 }
 
 RowId RowPool::build() {
@@ -326,7 +350,7 @@ const RowPool::LoopChoice& RowPool::choice(std::uint32_t loop, std::uint32_t sta
 
 std::size_t RowPool::memory_bytes() const {
   return rows_.capacity() * sizeof(Row) + waiters_.capacity() * sizeof(Waiter) + kernels_.capacity() * sizeof(Item) +
-         (scans_.size() + by_kernel_.size() + choices_.size()) * 48 + states_.size() * 64;
+         (scans_.size() + by_kernel_.size() + choices_.size() + chain_ends_.size()) * 48 + states_.size() * 64;
 }
 
 // A row's origins are always older rows, so one pass from the newest to the oldest marks everything.
@@ -379,6 +403,7 @@ void RowPool::compact(std::span<RowId*> roots) {
   kernels_ = std::move(kernels);
   by_kernel_ = std::move(by_kernel);
   scans_ = std::move(scans);
+  chain_ends_.clear();
   for (RowId* r : roots)
     if (*r != kNoRow) *r = number[*r];
 }

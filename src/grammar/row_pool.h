@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -102,10 +103,12 @@ class RowPool {
   std::vector<std::vector<std::uint32_t>> states_;               // loop states by id; words: bits, then counters
   std::unordered_map<std::string, std::uint32_t> state_index_;
   std::unordered_map<std::uint64_t, LoopChoice> choices_;        // loop, state
+  std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::uint32_t>> chain_ends_;  // origin, nonterminal -> far end
   std::optional<Error> error_;
 
   // Scratch of build().
   std::vector<Item> work_, kernel_;
+  std::vector<std::uint64_t> chain_;
   bool accepting_ = false;
   std::vector<Item> seen_table_;
   std::vector<std::uint32_t> seen_stamp_;
