@@ -116,7 +116,9 @@ TEST_F(V41Trace, IndexersSelectTheSameRows) {
       std::set_intersection(got.begin(), got.end(), expected.begin(), expected.end(), std::back_inserter(both));
       shared += static_cast<std::int64_t>(both.size());
       all += static_cast<std::int64_t>(expected.size());
-      if (layer == 2) EXPECT_EQ(got, expected) << "row " << rows[i];
+      if (layer == 2) {
+        EXPECT_EQ(got, expected) << "row " << rows[i];
+      }
     }
   }
   std::printf("selected rows: %lld of %lld equal\n", static_cast<long long>(shared), static_cast<long long>(all));
