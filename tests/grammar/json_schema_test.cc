@@ -302,6 +302,8 @@ TEST(JsonSchemaDrafts, OlderDraftsReadTheirOwnWay) {
   const char* exclusive = R"({"$schema":"http://json-schema.org/draft-04/schema#","minimum":3,"exclusiveMinimum":true})";
   EXPECT_FALSE(accepts(*compile_schema(exclusive), "3"));
   EXPECT_TRUE(accepts(*compile_schema(exclusive), "3.5"));
+  EXPECT_FALSE(accepts(*compile_schema(R"({"$schema":"http://json-schema.org/draft-04/schema#","type":"integer"})"), "1.0"));
+  EXPECT_TRUE(accepts(*compile_schema(R"({"type":"integer"})"), "1.0"));
   const char* tuple = R"({"$schema":"http://json-schema.org/draft-07/schema#","items":[{"type":"integer"}],"additionalItems":{"type":"string"}})";
   EXPECT_TRUE(accepts(*compile_schema(tuple), R"([1, "a"])"));
   EXPECT_FALSE(accepts(*compile_schema(tuple), "[1, 2]"));

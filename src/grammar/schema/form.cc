@@ -158,6 +158,7 @@ std::optional<NumberBranch> intersect(const NumberBranch& a, const NumberBranch&
     if (a.integral == NumberBranch::Integral::kEither) out.integral = b.integral;
     else if (b.integral != NumberBranch::Integral::kEither) return std::nullopt;
   }
+  out.plain = a.plain || b.plain;
   if (b.low) tighten_low(out, *b.low, b.low_open);
   if (b.high) tighten_high(out, *b.high, b.high_open);
   append_unique(out.multiples, b.multiples);

@@ -33,6 +33,7 @@ inline constexpr std::size_t kMaxBranches = 256;
 struct NumberBranch {
   enum class Integral : std::uint8_t { kEither, kInteger, kFraction };
   Integral integral = Integral::kEither;
+  bool plain = false;  // integers without fraction and exponent, which is what draft 4 calls an integer
   std::optional<Decimal> low, high;
   bool low_open = false, high_open = false;  // the bound itself is excluded
   std::vector<Decimal> multiples;            // a multiple of each

@@ -347,6 +347,7 @@ Result<Form> Normaliser::assertions(const Place& place) {
   if (types.number) {
     DI_ASSIGN(NumberBranch branch, number_branch(place));
     if (types.integer_only) branch.integral = NumberBranch::Integral::kInteger;
+    branch.plain = types.integer_only && place.draft == SchemaDraft::kDraft4;
     if (tidy(branch)) out.numbers.push_back(std::move(branch));
   }
   if (types.string) {

@@ -132,7 +132,9 @@ class NumberWriter {
     return pool_.alt({zero_, pool_.concat(nonzero_, repeat(digit_, 0, more))});
   }
   RegexId fraction(RegexId digits) { return pool_.concat(point_, digits); }
-  RegexId zeros() { return pool_.optional(fraction(repeat(zero_, 1, fraction_digits_))); }
+  RegexId zeros() {
+    return branch_.plain ? grammar::kEpsilonRegex : pool_.optional(fraction(repeat(zero_, 1, fraction_digits_)));
+  }
 
   // A number without sign and exponent, integral as the branch asks.
   RegexId magnitude() {
@@ -152,7 +154,7 @@ class NumberWriter {
     const RegexId exponent = pool_.concat({pool_.bytes(ByteSet::any_of("eE")),
                                            pool_.optional(pool_.bytes(ByteSet::any_of(integer ? "+" : "+-"))),
                                            repeat(digit_, 1, most)});
-    const RegexId body = pool_.concat(magnitude(), pool_.optional(exponent));
+    const RegexId body = branch_.plain ? magnitude() : pool_.concat(magnitude(), pool_.optional(exponent));
     if (!branch_.low) return pool_.concat(pool_.optional(pool_.byte('-')), body);
     return pool_.alt({body, pool_.concat(pool_.byte('-'), spell(Decimal{}))});
   }
