@@ -34,7 +34,7 @@ bool walk(const GrammarPtr& grammar, std::mt19937& rng, std::string& text) {
   for (int step = 0; step < 4000; ++step) {
     if (matcher.is_complete() || (matcher.is_accepting() && rng() % 4 == 0)) return true;
     if (const Status status = matcher.compute_mask(mask); !status.ok()) {
-      std::fprintf(stderr, "%s after %s\n", status.error().to_string().c_str(), text.c_str());
+      std::fprintf(stderr, "%s after %s in this schema:\n", status.error().to_string().c_str(), text.c_str());
       return false;
     }
     int pick = -1;
@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
     if (!grammar.ok()) continue;
     for (int i = 0; i < std::atoi(argv[3]); ++i) {
       std::string text;
-      if (!walk(*grammar, rng, text)) continue;
+      if (!walk(*grammar, rng, text)) continue;  // stderr says why when it was not the budget
       Json out = Json::object();
       out.set("line", number).set("text", text);
       std::printf("%s\n", to_json_text(out).c_str());
