@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -77,7 +78,7 @@ int run(RunOptions& options) {
   printer.finish();
   if (!outcome.ok()) {
     const int code = report(outcome.error());
-    if (batch.output != "-" && outcome.error().code == ErrorCode::kIo) {
+    if (outcome.error().code == ErrorCode::kIo && std::filesystem::is_regular_file(batch.output)) {
       std::fprintf(stderr,
                    "deepinfer: what is written is whole; run the same command with --resume to go on\n");
     }
@@ -85,7 +86,8 @@ int run(RunOptions& options) {
   }
   if (!options.quiet) std::fputs(format_report(*outcome, opened.engine().stats()).c_str(), stderr);
   if (outcome->interrupted) {
-    if (batch.output != "-") std::fprintf(stderr, "deepinfer: run the same command with --resume to go on\n");
+    if (std::filesystem::is_regular_file(batch.output))
+      std::fprintf(stderr, "deepinfer: run the same command with --resume to go on\n");
     return kExitInterrupted;
   }
   return outcome->failed_count + outcome->skipped_failed_count > 0 ? kExitSomeFailed : kExitOk;
