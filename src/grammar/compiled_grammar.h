@@ -131,6 +131,11 @@ class CompiledGrammar {
   TriePtr remainder(RegexId state, const TriePtr& trie, const ByteSet& bytes, std::int64_t& fuel) const;
   std::shared_ptr<const Lazy::SetEntry> set_entry(std::uint32_t set, const TriePtr& trie, std::int64_t& fuel) const;
 
+  /// True once the regex states passed max_regex_nodes: matchers of this grammar then fail with kDeadline, and a cache
+  /// builds a fresh one for the next request. Any thread.
+  bool exhausted() const { return exhausted_.load(std::memory_order_relaxed); }
+  void note_exhausted() const { exhausted_.store(true, std::memory_order_relaxed); }
+
   /// Bytes held by this grammar alone: tables and regex states, without mask entries (those live in the vocabulary's
   /// store under its budget).
   std::size_t memory_bytes() const;
@@ -150,6 +155,7 @@ class CompiledGrammar {
   GrammarLimits limits_;
   VocabularyPtr vocabulary_;
   mutable std::mutex mutex_;
+  mutable std::atomic<bool> exhausted_{false};
   mutable std::unique_ptr<Lazy> lazy_;
 };
 

@@ -59,7 +59,15 @@ GrammarCache::~GrammarCache() {
 GrammarCache::Ticket GrammarCache::request(const std::string& key, Build build) {
   Ticket ticket;
   const std::scoped_lock lock(mutex_);
-  if (const auto it = kept_.find(key); it != kept_.end()) {
+  auto it = kept_.find(key);
+  if (it != kept_.end() && it->second.state->result->value()->exhausted()) {
+    kept_bytes_ -= it->second.bytes;
+    ages_.erase(it->second.age);
+    kept_.erase(it);
+    it = kept_.end();
+    ++stats_.evictions;
+  }
+  if (it != kept_.end()) {
     ++stats_.hits;
     ages_.splice(ages_.begin(), ages_, it->second.age);
     ticket.state_ = it->second.state;

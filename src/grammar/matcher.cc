@@ -130,8 +130,10 @@ Status Matcher::limit_error() {
     rows_.clear_error();
     return e;
   }
-  if (grammar_->lazy().regex.exceeded())
+  if (grammar_->lazy().regex.exceeded()) {
+    grammar_->note_exhausted();
     return Error{ErrorCode::kDeadline, "the grammar's regular expressions need too many states", {}};
+  }
   if (now_.size() > grammar_->limits().max_threads)
     return Error{ErrorCode::kDeadline, "the grammar is too ambiguous: the text can be split in too many ways", {}};
   return {};

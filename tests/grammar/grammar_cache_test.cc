@@ -96,6 +96,34 @@ TEST(GrammarCache, StaysUnderItsByteBudgetDroppingTheOldest) {
   EXPECT_EQ(builds, 60) << "the entry in use was dropped";
 }
 
+TEST(GrammarCache, AGrammarThatUsedUpItsStatesIsBuiltAnew) {
+  GrammarCache cache;
+  std::atomic<int> builds{0};
+  const std::string key = "exponential";
+  const auto build = [&] {
+    return cache.request(key, [&builds](const CancelFlag&) {
+      ++builds;
+      CompileOptions options;
+      options.limits.max_regex_nodes = 20'000;
+      return compile_regex("[ab]*a[ab]{40}", byte_vocabulary(), {}, options);
+    }).get().value();
+  };
+  const GrammarPtr first = build();
+  Matcher m(first);
+  std::mt19937 rng(1);
+  std::string text;
+  for (int i = 0; i < 60'000; ++i) text.push_back(rng() % 2 ? 'a' : 'b');
+  const Status s = m.accept_bytes(text);
+  ASSERT_FALSE(s.ok());
+  EXPECT_EQ(s.error().code, ErrorCode::kDeadline);
+  EXPECT_TRUE(first->exhausted());
+  EXPECT_LT(first->memory_bytes(), 16u << 20);
+  const GrammarPtr second = build();
+  EXPECT_NE(second, first);
+  EXPECT_EQ(builds, 2);
+  EXPECT_TRUE(testing::whole_match(second, "ba" + std::string(40, 'b')));
+}
+
 TEST(GrammarCache, ClosingCancelsWhatRunsAndWhatWaits) {
   GrammarCache::Ticket running, waiting;
   {
