@@ -9,9 +9,9 @@
 
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "grammar/front_ends.h"
 #include "grammar/json_schema.h"
 #include "grammar/matcher.h"
-#include "grammar/regex_parser.h"
 #include "io/json.h"
 #include "io/mmap_file.h"
 #include "tokenizer/tokenizer.h"
@@ -20,7 +20,7 @@ namespace deepinfer::cli {
 namespace {
 
 struct Options {
-  std::string schema_file, regex, tokenizer, text, text_file;
+  std::string schema_file, regex, gbnf_file, lark_file, tokenizer, text, text_file;
   bool json_object = false, best_effort = false, compact = false, any_whitespace = false, as_written = false;
   int limit = 40;
 };
@@ -52,14 +52,15 @@ Result<grammar::GrammarPtr> compile_of(const Options& options, grammar::SchemaNo
   if (options.compact) schema.whitespace = schema::Whitespace::kCompact;
   if (options.any_whitespace) schema.whitespace = schema::Whitespace::kAny;
   if (options.as_written) schema.order = schema::PropertyOrder::kAsWritten;
-  if (!options.regex.empty()) {
-    grammar::GrammarBuilder builder;
-    DI_ASSIGN(const grammar::RegexId regex, grammar::parse_regex(builder.regex(), options.regex));
-    builder.set_start(builder.lexeme(regex));
-    return grammar::compile(std::move(builder), vocabulary);
+  if (!options.regex.empty()) return grammar::compile_regex(options.regex, vocabulary);
+  if (!options.gbnf_file.empty() || !options.lark_file.empty()) {
+    const std::string& file = options.gbnf_file.empty() ? options.lark_file : options.gbnf_file;
+    DI_ASSIGN(const std::string text, read_text_file(file, std::size_t{16} << 20));
+    auto made = options.gbnf_file.empty() ? grammar::compile_lark(text, vocabulary) : grammar::compile_gbnf(text, vocabulary);
+    return made.ok() ? std::move(made) : Result<grammar::GrammarPtr>(made.error().at(file));
   }
   if (options.json_object) return grammar::compile_json_text(grammar::JsonText::kObject, vocabulary, schema);
-  if (options.schema_file.empty()) return invalid_argument("give --schema FILE, --regex PATTERN or --json-object");
+  if (options.schema_file.empty()) return invalid_argument("give --schema FILE, --regex PATTERN, --gbnf FILE, --lark FILE or --json-object");
   DI_ASSIGN(const std::string text, read_text_file(options.schema_file, schema.json_limits.max_bytes));
   auto made = grammar::compile_json_schema(text, vocabulary, schema, &notes);
   return made.ok() ? std::move(made) : Result<grammar::GrammarPtr>(made.error().at(options.schema_file));
@@ -130,6 +131,8 @@ Result<bool> test(const Options& options) {
 void add_options(CLI::App& command, Options& options, bool with_text) {
   command.add_option("--schema", options.schema_file, "JSON Schema file");
   command.add_option("--regex", options.regex, "Regular expression for the whole text");
+  command.add_option("--gbnf", options.gbnf_file, "Grammar file in GBNF");
+  command.add_option("--lark", options.lark_file, "Grammar file in Lark syntax");
   command.add_flag("--json-object", options.json_object, "Any JSON object");
   command.add_flag("--best-effort", options.best_effort, "Drop what cannot be enforced, and list it");
   command.add_flag("--compact", options.compact, "No white space between JSON tokens");
@@ -143,7 +146,7 @@ void add_options(CLI::App& command, Options& options, bool with_text) {
 }  // namespace
 
 void register_grammar(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("grammar", "Try a schema or pattern for structured output");
+  CLI::App* command = app.add_subcommand("grammar", "Try a schema, pattern or grammar for structured output");
   command->require_subcommand(1);
   const auto options = std::make_shared<Options>();
   CLI::App* check_command = command->add_subcommand("check", "Say whether it is enforced, and what is not");

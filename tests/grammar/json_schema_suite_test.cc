@@ -3,6 +3,7 @@
 // not accepted) is in json_schema_ratchet.jsonl with its reason, and nothing else is: the file only shrinks.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <map>
 
@@ -114,6 +115,28 @@ TEST(JsonSchemaSuite, Draft7Required) {
 TEST(JsonSchemaSuite, Draft202012Formats) {
   const Summary sum = run_suite("draft2020-12/optional/format", "draft2020-12 formats", SchemaOptions());
   EXPECT_GE(sum.whole * 100, sum.schemas * 50);
+}
+
+// Schemas as people write them, with instances; the file may not be redistributed.
+TEST(JsonSchemaSuite, RealWorldSchemas) {
+  const char* extra = std::getenv("DEEPINFER_EXTRA_DATA");
+  if (extra == nullptr) GTEST_SKIP() << "needs DEEPINFER_EXTRA_DATA";
+  std::ifstream in(std::string(extra) + "/testsuites/maskbench-sample.jsonl");
+  if (!in.good()) GTEST_SKIP() << "no testsuites/maskbench-sample.jsonl there";
+  std::size_t total = 0, taken = 0;
+  for (std::string line; std::getline(in, line); ++total) {
+    const auto entry = nlohmann::ordered_json::parse(line);
+    const auto compiled = compile_json_schema(entry.at("schema").dump(), byte_vocabulary());
+    if (!compiled.ok()) continue;
+    ++taken;
+    for (const auto& test : entry.at("tests")) {
+      Matcher matcher(*compiled);
+      const bool accepted = matcher.accept_bytes(test.at("data").dump()).ok() && matcher.is_accepting();
+      EXPECT_EQ(accepted, test.at("valid").get<bool>()) << entry.at("name") << ": " << test.at("data").dump().substr(0, 200);
+    }
+  }
+  EXPECT_GE(taken * 100, total * 92) << taken << " of " << total;
+  std::printf("%zu of %zu real schemas taken\n", taken, total);
 }
 
 }  // namespace
