@@ -1,8 +1,8 @@
 // Micro-benchmarks of the CPU kernels against limits measured in the same run.
 //   kernels_bench [--threads N] [--isa avx2] [--seconds S] [--thread-clock] [filter]
-// --thread-clock with one thread counts the processor time of the thread, not what a busy neighbour takes away.
-// One line a case: best time of the runs, bytes of weights and cache a second against the memory's read rate, operations
-// a second against the multiply-add peak.
+// --thread-clock with one thread counts the processor time of the thread, not what a busy neighbour takes
+// away. One line a case: best time of the runs, bytes of weights and cache a second against the memory's read
+// rate, operations a second against the multiply-add peak.
 #include <time.h>
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 #include <functional>
 #include <string>
 
+#include "kernels/cost.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/limits.h"
-#include "kernels/cost.h"
 #include "kernels/registry.h"
 #include "kernels/step_fixture.h"
 
@@ -83,35 +83,40 @@ void bench_linear(Bench& bench) {
     WeightFormat format;
     const char* name;
   };
-  const Format formats[] = {{WeightFormat::kFp4, "fp4"}, {WeightFormat::kFp8, "fp8"}, {WeightFormat::kBf16, "bf16"}, {WeightFormat::kF32, "f32"}};
+  const Format formats[] = {{WeightFormat::kFp4, "fp4"},
+                            {WeightFormat::kFp8, "fp8"},
+                            {WeightFormat::kBf16, "bf16"},
+                            {WeightFormat::kF32, "f32"}};
   struct Shape {
     std::int64_t n, k;
     bool cached;  // one small matrix again and again: arithmetic alone
   };
   const Shape shapes[] = {{4096, 4096, false}, {512, 1024, true}};
   for (const Format& f : formats)
-  for (const Shape& shape : shapes) {
-    const std::int64_t kN = shape.n, kK = shape.k;
-    if (!bench.wants(std::string("linear ") + f.name)) continue;
-    std::mt19937 rng(1);
-    // Several matrices in turn, together far larger than the caches.
-    std::vector<test::OwnedWeight> weights;
-    double total = 0;
-    while (weights.empty() || (!shape.cached && total < 128e6)) {
-      weights.push_back(random_weight(rng, f.format, kN, kK));
-      total += weight_bytes(weights.back().view);
+    for (const Shape& shape : shapes) {
+      const std::int64_t kN = shape.n, kK = shape.k;
+      if (!bench.wants(std::string("linear ") + f.name)) continue;
+      std::mt19937 rng(1);
+      // Several matrices in turn, together far larger than the caches.
+      std::vector<test::OwnedWeight> weights;
+      double total = 0;
+      while (weights.empty() || (!shape.cached && total < 128e6)) {
+        weights.push_back(random_weight(rng, f.format, kN, kK));
+        total += weight_bytes(weights.back().view);
+      }
+      for (const std::int64_t rows : {1, 2, 4, 8, 16, 32, 64, 512}) {
+        const std::vector<float> x = random_values(rng, rows * kK);
+        std::vector<float> y(zu(rows * kN));
+        bench.measure(
+            "linear " + std::string(f.name) + " " + std::to_string(kN) + "x" + std::to_string(kK) +
+                (shape.cached ? " in cache, rows " : ", rows ") + std::to_string(rows),
+            cost(LinearOp{x.data(), kK, weights[0].view, y.data(), kN, rows, Round::kNone}),
+            [&](std::int64_t i) {
+              const auto& w = weights[zu(i) % weights.size()];
+              bench.table.linear({&bench.threads}, {x.data(), kK, w.view, y.data(), kN, rows, Round::kNone});
+            });
+      }
     }
-    for (const std::int64_t rows : {1, 2, 4, 8, 16, 32, 64, 512}) {
-      const std::vector<float> x = random_values(rng, rows * kK);
-      std::vector<float> y(zu(rows * kN));
-      bench.measure("linear " + std::string(f.name) + " " + std::to_string(kN) + "x" + std::to_string(kK) +
-                        (shape.cached ? " in cache, rows " : ", rows ") + std::to_string(rows),
-                    cost(LinearOp{x.data(), kK, weights[0].view, y.data(), kN, rows, Round::kNone}), [&](std::int64_t i) {
-                      const auto& w = weights[zu(i) % weights.size()];
-                      bench.table.linear({&bench.threads}, {x.data(), kK, w.view, y.data(), kN, rows, Round::kNone});
-                    });
-    }
-  }
 }
 
 // One mixture-of-experts layer of the given shape with random routes.
@@ -132,8 +137,8 @@ void bench_experts(Bench& bench) {
         ExpertWeights unit;
         for (Weight* w : {&unit.w1, &unit.w3, &unit.w2}) {
           const bool down = w == &unit.w2;
-          owned.push_back(random_weight(rng, e < s.experts ? WeightFormat::kFp4 : WeightFormat::kFp8, down ? s.dim : s.inner,
-                                        down ? s.inner : s.dim));
+          owned.push_back(random_weight(rng, e < s.experts ? WeightFormat::kFp4 : WeightFormat::kFp8,
+                                        down ? s.dim : s.inner, down ? s.inner : s.dim));
           *w = owned.back().view;
         }
         layer.push_back(unit);
@@ -156,8 +161,19 @@ void bench_experts(Bench& bench) {
       std::vector<float> out(zu(rows * s.dim));
       const auto op = [&](std::int64_t i) {
         const auto& layer = layers[zu(i) % layers.size()];
-        return ExpertsOp{x.data(), std::span(layer).first(zu(s.experts)), &layer.back(), routes[zu(i / 4) % 8].data(),
-                         weight.data(), rows, s.top_k, s.dim, s.inner, 10.0f, 32, out.data(), Round::kBf16};
+        return ExpertsOp{x.data(),
+                         std::span(layer).first(zu(s.experts)),
+                         &layer.back(),
+                         routes[zu(i / 4) % 8].data(),
+                         weight.data(),
+                         rows,
+                         s.top_k,
+                         s.dim,
+                         s.inner,
+                         10.0f,
+                         32,
+                         out.data(),
+                         Round::kBf16};
       };
       OpCost mean;
       for (std::int64_t i = 0; i < 32; ++i) {
@@ -170,28 +186,34 @@ void bench_experts(Bench& bench) {
   }
 }
 
-// Attention of one layer: 16 heads of 128 (v41-mini) and 64 heads of 512 (V4.1) over the window and 512 selected entries.
+// Attention of one layer: 16 heads of 128 (v41-mini) and 64 heads of 512 (V4.1) over the window and 512
+// selected entries.
 void bench_attention(Bench& bench) {
   struct Shape {
     std::int64_t heads, dim;
   };
   for (const Shape& s : {Shape{16, 128}, Shape{64, 512}}) {
     for (const std::int64_t rows : {1, 8, 256}) {
-      const std::string name = "attention " + std::to_string(s.heads) + "x" + std::to_string(s.dim) + ", 128+512 keys, rows " + std::to_string(rows);
+      const std::string name = "attention " + std::to_string(s.heads) + "x" + std::to_string(s.dim) +
+                               ", 128+512 keys, rows " + std::to_string(rows);
       if (!bench.wants(name)) continue;
       std::mt19937 rng(1);
       // One sequence of 256 rows, or sequences of one row.
       std::vector<test::SequenceShape> shapes(zu(rows == 256 ? 1 : rows), {2048, rows == 256 ? 256 : 1});
       test::StepFixture f(rng, shapes);
-      test::OwnedWindow ring(rng, make_record_format(RecordKind::kFp8Block32, s.dim), static_cast<std::int64_t>(shapes.size()), 128);
+      test::OwnedWindow ring(rng, make_record_format(RecordKind::kFp8Block32, s.dim),
+                             static_cast<std::int64_t>(shapes.size()), 128);
       test::OwnedPool pool(rng, make_record_format(RecordKind::kFp4Block16, s.dim), f.block_count(), 1);
-      const std::vector<float> q = random_values(rng, f.step.rows * s.heads * s.dim), fresh = random_values(rng, f.step.rows * s.dim);
+      const std::vector<float> q = random_values(rng, f.step.rows * s.heads * s.dim),
+                               fresh = random_values(rng, f.step.rows * s.dim);
       const std::vector<float> sink = random_values(rng, s.heads);
       std::vector<float> o(q.size());
       std::vector<std::int32_t> selected(zu(f.step.rows * 512)), count(zu(f.step.rows), 512);
-      for (std::size_t i = 0; i < selected.size(); ++i) selected[i] = static_cast<std::int32_t>(i % 512 * 4 + rng() % 4);
-      const AttentionOp op{q.data(), o.data(), s.heads, s.dim, 0.05f, sink.data(), &f.step, 128, fresh.data(), ring.window,
-                           pool.pool, selected.data(), count.data(), 512, Round::kBf16};
+      for (std::size_t i = 0; i < selected.size(); ++i)
+        selected[i] = static_cast<std::int32_t>(i % 512 * 4 + rng() % 4);
+      const AttentionOp op{q.data(),    o.data(),        s.heads,      s.dim,        0.05f,
+                           sink.data(), &f.step,         128,          fresh.data(), ring.window,
+                           pool.pool,   selected.data(), count.data(), 512,          Round::kBf16};
       bench.measure(name, cost(op), [&](std::int64_t) { bench.table.attention({&bench.threads}, op); });
     }
   }
@@ -202,17 +224,20 @@ void bench_index(Bench& bench) {
   struct Shape {
     std::int64_t heads, dim, position, rows;
   };
-  for (const Shape& s : {Shape{8, 64, 8192, 1}, Shape{8, 64, 8192, 128}, Shape{64, 128, 32768, 1}, Shape{64, 128, 16384, 16}}) {
-    const std::string name = "index_select " + std::to_string(s.heads) + "x" + std::to_string(s.dim) + ", " + std::to_string(s.position) +
-                             " entries, rows " + std::to_string(s.rows);
+  for (const Shape& s : {Shape{8, 64, 8192, 1}, Shape{8, 64, 8192, 128}, Shape{64, 128, 32768, 1},
+                         Shape{64, 128, 16384, 16}}) {
+    const std::string name = "index_select " + std::to_string(s.heads) + "x" + std::to_string(s.dim) + ", " +
+                             std::to_string(s.position) + " entries, rows " + std::to_string(s.rows);
     if (!bench.wants(name)) continue;
     std::mt19937 rng(1);
     test::StepFixture f(rng, {{s.position, s.rows}});
     test::OwnedPool keys(rng, make_record_format(RecordKind::kFp4Block32, s.dim), f.block_count(), 1);
-    const std::vector<float> q = random_values(rng, s.rows * s.heads * s.dim), weight = random_values(rng, s.rows * s.heads);
+    const std::vector<float> q = random_values(rng, s.rows * s.heads * s.dim),
+                             weight = random_values(rng, s.rows * s.heads);
     std::vector<std::int32_t> selected(zu(s.rows * 512)), count(zu(s.rows));
-    const IndexSelectOp op{q.data(), weight.data(), s.heads, s.dim, &f.step, keys.pool, 512, selected.data(), count.data(),
-                           0, 0, nullptr, nullptr, nullptr, nullptr};
+    const IndexSelectOp op{q.data(),  weight.data(), s.heads,         s.dim,        &f.step,
+                           keys.pool, 512,           selected.data(), count.data(), 0,
+                           0,         nullptr,       nullptr,         nullptr,      nullptr};
     bench.measure(name, cost(op), [&](std::int64_t) { bench.table.index_select({&bench.threads}, op); });
   }
 }
@@ -224,19 +249,28 @@ void bench_rows(Bench& bench) {
   for (const std::int64_t rows : {1, 512}) {
     const std::string suffix = " 1024, rows " + std::to_string(rows);
     std::vector<float> x = random_values(rng, rows * 4 * kDim), u(zu(rows * kDim));
-    const std::vector<float> fn = random_values(rng, 24 * 4 * kDim, 0.1f), weight = random_values(rng, 4 * kDim);
+    const std::vector<float> fn = random_values(rng, 24 * 4 * kDim, 0.1f),
+                             weight = random_values(rng, 4 * kDim);
     std::vector<float> mix = random_values(rng, rows * 24, 0.2f);
     const auto run = [&](const std::string& name, const auto& op, auto function) {
-      if (bench.wants(name)) bench.measure(name + suffix, cost(op), [&](std::int64_t) { function({&bench.threads}, op); });
+      if (bench.wants(name))
+        bench.measure(name + suffix, cost(op), [&](std::int64_t) { function({&bench.threads}, op); });
     };
-    run("hyper_mix", HyperMixOp{x.data(), fn.data(), weight.data(), weight.data(), mix.data(), mix.data() + rows * 4,
-                                mix.data() + rows * 8, rows, kDim, 1e-6f, 1e-6f, 20}, bench.table.hyper_mix);
-    run("hyper_collapse", HyperCollapseOp{x.data(), mix.data(), u.data(), rows, kDim, Round::kBf16}, bench.table.hyper_collapse);
-    run("rms_norm", RmsNormOp{u.data(), u.data(), kDim, rows, 1, kDim, weight.data(), 1e-6f, Round::kBf16}, bench.table.rms_norm);
+    run("hyper_mix",
+        HyperMixOp{x.data(), fn.data(), weight.data(), weight.data(), mix.data(), mix.data() + rows * 4,
+                   mix.data() + rows * 8, rows, kDim, 1e-6f, 1e-6f, 20},
+        bench.table.hyper_mix);
+    run("hyper_collapse", HyperCollapseOp{x.data(), mix.data(), u.data(), rows, kDim, Round::kBf16},
+        bench.table.hyper_collapse);
+    run("rms_norm", RmsNormOp{u.data(), u.data(), kDim, rows, 1, kDim, weight.data(), 1e-6f, Round::kBf16},
+        bench.table.rms_norm);
     run("quantize", QuantizeOp{u.data(), u.data(), rows, kDim, 32}, bench.table.quantize);
-    run("cache_round", CacheRoundOp{u.data(), rows, make_record_format(RecordKind::kFp8Block32, kDim)}, bench.table.cache_round);
+    run("cache_round", CacheRoundOp{u.data(), rows, make_record_format(RecordKind::kFp8Block32, kDim)},
+        bench.table.cache_round);
     std::vector<float> y = x;
-    run("hyper_expand", HyperExpandOp{u.data(), mix.data(), mix.data() + rows * 4, y.data(), rows, kDim, Round::kBf16}, bench.table.hyper_expand);
+    run("hyper_expand",
+        HyperExpandOp{u.data(), mix.data(), mix.data() + rows * 4, y.data(), rows, kDim, Round::kBf16},
+        bench.table.hyper_expand);
   }
 }
 

@@ -1,12 +1,13 @@
 // Structured output over a file of schemas with instances, one thread:
-//   schema_bench --data FILE.jsonl --tokenizer tokenizer.json [--limit N] [--json OUT] [--thread-clock] [--verbose]
-// --thread-clock counts the processor time of the thread, not what a busy neighbour takes away (and about 0.3 us of
-// system call with each sample).
-// A line of FILE is {"name": ..., "schema": ..., "tests": [{"valid": bool, "data": ...}]}. Each instance is written as Python
-// writes it, cut into tokens by the tokenizer, and given to a matcher token by token: the mask is computed before each token, the
-// token looked up in it and accepted. Reported: schemas that are supported (taken, and right on every instance), false
-// accepts and rejects, percentiles of compile time, mask time and accept time, and memory of a compiled grammar. A
-// schema that no value satisfies is refused as such and counted apart.
+//   schema_bench --data FILE.jsonl --tokenizer tokenizer.json [--limit N] [--json OUT] [--thread-clock]
+//   [--verbose]
+// --thread-clock counts the processor time of the thread, not what a busy neighbour takes away (and about 0.3
+// us of system call with each sample). A line of FILE is {"name": ..., "schema": ..., "tests": [{"valid":
+// bool, "data": ...}]}. Each instance is written as Python writes it, cut into tokens by the tokenizer, and
+// given to a matcher token by token: the mask is computed before each token, the token looked up in it and
+// accepted. Reported: schemas that are supported (taken, and right on every instance), false accepts and
+// rejects, percentiles of compile time, mask time and accept time, and memory of a compiled grammar. A schema
+// that no value satisfies is refused as such and counted apart.
 #include <time.h>
 
 #include <algorithm>
@@ -33,14 +34,17 @@ double now_us() {
   clock_gettime(use_thread_clock ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
   return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) * 1e-3;
 }
-double microseconds_since(double start) { return now_us() - start; }
+double microseconds_since(double start) {
+  return now_us() - start;
+}
 
 struct Samples {
   std::vector<double> values;
   void add(double v) { values.push_back(v); }
   double at(double quantile) {
     if (values.empty()) return 0;
-    const auto rank = std::min(values.size() - 1, static_cast<std::size_t>(quantile * static_cast<double>(values.size())));
+    const auto rank =
+        std::min(values.size() - 1, static_cast<std::size_t>(quantile * static_cast<double>(values.size())));
     std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(rank), values.end());
     return values[rank];
   }
@@ -73,16 +77,20 @@ Result<grammar::VocabularyPtr> read_vocabulary(const Tokenizer& tokenizer) {
   for (const char* name : {"<｜end▁of▁sentence｜>", "</s>", "<eos>"}) {
     if (const auto id = tokenizer.find_token(name)) options.eos_tokens.push_back(*id);
   }
-  if (options.eos_tokens.empty()) return invalid_argument("the tokenizer has no end token that this program knows");
+  if (options.eos_tokens.empty())
+    return invalid_argument("the tokenizer has no end token that this program knows");
   return grammar::Vocabulary::create(std::move(options));
 }
 
 enum class Verdict { kAccepted, kRejected, kError };
 
-Verdict run_instance(const grammar::GrammarPtr& compiled, const std::vector<TokenId>& tokens, Report& report) {
+Verdict run_instance(const grammar::GrammarPtr& compiled, const std::vector<TokenId>& tokens,
+                     Report& report) {
   grammar::Matcher matcher(compiled);
   std::vector<std::uint32_t> mask(compiled->vocabulary()->mask_words());
-  const auto allowed = [&](TokenId id) { return (mask[static_cast<std::size_t>(id) / 32] >> (id % 32) & 1) != 0; };
+  const auto allowed = [&](TokenId id) {
+    return (mask[static_cast<std::size_t>(id) / 32] >> (id % 32) & 1) != 0;
+  };
   for (std::size_t i = 0; i <= tokens.size(); ++i) {
     auto start = now_us();
     if (!matcher.compute_mask(mask).ok()) return Verdict::kError;
@@ -95,7 +103,8 @@ Verdict run_instance(const grammar::GrammarPtr& compiled, const std::vector<Toke
     if (!matcher.accept_token(tokens[i]).ok()) return Verdict::kError;
     report.accept_us.add(microseconds_since(start));
   }
-  return matcher.is_accepting() && allowed(compiled->vocabulary()->eos_tokens()[0]) ? Verdict::kAccepted : Verdict::kRejected;
+  return matcher.is_accepting() && allowed(compiled->vocabulary()->eos_tokens()[0]) ? Verdict::kAccepted
+                                                                                    : Verdict::kRejected;
 }
 
 Status run_line(const std::string& line, const Tokenizer& tokenizer, const grammar::VocabularyPtr& vocabulary,
@@ -126,32 +135,41 @@ Status run_line(const std::string& line, const Tokenizer& tokenizer, const gramm
     right = false;
     if (verdict != Verdict::kError) ++(valid ? report.false_rejects : report.false_accepts);
     if (settings.verbose) {
-      std::printf("%s %s: %.200s\n", verdict == Verdict::kError ? "error" : valid ? "false reject" : "false accept", name.c_str(),
-                  text.c_str());
+      std::printf("%s %s: %.200s\n",
+                  verdict == Verdict::kError ? "error"
+                  : valid                    ? "false reject"
+                                             : "false accept",
+                  name.c_str(), text.c_str());
     }
   }
   ++(right ? report.supported : report.wrong);
   report.memory_bytes.add(static_cast<double>((*compiled)->memory_bytes()));
   if (settings.verbose) {
-    std::printf("schema %s: compile %.2f ms, slowest mask %.0f us, %.0f KiB\n", name.c_str(), report.compile_us.values.back() / 1e3,
-                report.worst_mask_us, report.memory_bytes.values.back() / 1024);
+    std::printf("schema %s: compile %.2f ms, slowest mask %.0f us, %.0f KiB\n", name.c_str(),
+                report.compile_us.values.back() / 1e3, report.worst_mask_us,
+                report.memory_bytes.values.back() / 1024);
   }
   return {};
 }
 
 void print(Report& r, const Settings& settings) {
-  std::printf("schemas %zu: supported %zu (%.1f %%), refused %zu, without any value %zu, wrong on an instance %zu\n", r.schemas,
-              r.supported, 100.0 * static_cast<double>(r.supported) / static_cast<double>(std::max<std::size_t>(r.schemas, 1)),
-              r.refused, r.unsatisfiable, r.wrong);
-  std::printf("instances: %zu valid, %zu invalid; false accepts %zu, false rejects %zu, errors %zu; %zu masks\n", r.valid,
-              r.invalid, r.false_accepts, r.false_rejects, r.errors, r.tokens);
+  std::printf(
+      "schemas %zu: supported %zu (%.1f %%), refused %zu, without any value %zu, wrong on an instance %zu\n",
+      r.schemas, r.supported,
+      100.0 * static_cast<double>(r.supported) / static_cast<double>(std::max<std::size_t>(r.schemas, 1)),
+      r.refused, r.unsatisfiable, r.wrong);
+  std::printf(
+      "instances: %zu valid, %zu invalid; false accepts %zu, false rejects %zu, errors %zu; %zu masks\n",
+      r.valid, r.invalid, r.false_accepts, r.false_rejects, r.errors, r.tokens);
   Json out = Json::object();
   const auto row = [&](const char* name, Samples& s, double scale, const char* unit) {
-    std::printf("%-14s %-5s p50 %10.2f  p90 %10.2f  p95 %10.2f  p99 %10.2f  p99.9 %10.2f  max %10.2f  mean %10.2f\n", name, unit,
-                s.at(0.5) * scale, s.at(0.9) * scale, s.at(0.95) * scale, s.at(0.99) * scale, s.at(0.999) * scale,
-                s.at(1.0) * scale, s.mean() * scale);
+    std::printf(
+        "%-14s %-5s p50 %10.2f  p90 %10.2f  p95 %10.2f  p99 %10.2f  p99.9 %10.2f  max %10.2f  mean %10.2f\n",
+        name, unit, s.at(0.5) * scale, s.at(0.9) * scale, s.at(0.95) * scale, s.at(0.99) * scale,
+        s.at(0.999) * scale, s.at(1.0) * scale, s.mean() * scale);
     Json quantiles = Json::object();
-    for (const auto& [key, q] : {std::pair{"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}, {"p999", 0.999}, {"max", 1.0}}) {
+    for (const auto& [key, q] :
+         {std::pair{"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}, {"p999", 0.999}, {"max", 1.0}}) {
       quantiles.set(key, s.at(q));
     }
     out.set(name, std::move(quantiles));
@@ -160,9 +178,16 @@ void print(Report& r, const Settings& settings) {
   row("mask", r.mask_us, 1, "us");
   row("accept", r.accept_us, 1, "us");
   row("memory", r.memory_bytes, 1.0 / 1024, "KiB");
-  for (const auto& [key, value] : {std::pair{"schemas", r.schemas}, {"supported", r.supported}, {"refused", r.refused},
-                                   {"unsatisfiable", r.unsatisfiable}, {"wrong", r.wrong}, {"valid", r.valid}, {"invalid", r.invalid},
-                                   {"false_accepts", r.false_accepts}, {"false_rejects", r.false_rejects}, {"errors", r.errors},
+  for (const auto& [key, value] : {std::pair{"schemas", r.schemas},
+                                   {"supported", r.supported},
+                                   {"refused", r.refused},
+                                   {"unsatisfiable", r.unsatisfiable},
+                                   {"wrong", r.wrong},
+                                   {"valid", r.valid},
+                                   {"invalid", r.invalid},
+                                   {"false_accepts", r.false_accepts},
+                                   {"false_rejects", r.false_rejects},
+                                   {"errors", r.errors},
                                    {"masks", r.tokens}}) {
     out.set(key, static_cast<std::int64_t>(value));
   }
@@ -178,7 +203,8 @@ Status run(const Settings& settings) {
   if (!in.good()) return not_found("cannot read the data file", settings.data);
   Report report;
   std::string line;
-  while (report.schemas < settings.limit && std::getline(in, line)) DI_TRY(run_line(line, *tokenizer, *vocabulary, settings, report));
+  while (report.schemas < settings.limit && std::getline(in, line))
+    DI_TRY(run_line(line, *tokenizer, *vocabulary, settings, report));
   print(report, settings);
   return {};
 }
@@ -188,13 +214,20 @@ int main_of(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     const auto value = [&]() -> std::string { return i + 1 < argc ? argv[++i] : ""; };
-    if (flag == "--data") settings.data = value();
-    else if (flag == "--tokenizer") settings.tokenizer = value();
-    else if (flag == "--json") settings.json = value();
-    else if (flag == "--limit") settings.limit = std::strtoull(value().c_str(), nullptr, 10);
-    else if (flag == "--thread-clock") use_thread_clock = true;
-    else if (flag == "--verbose") settings.verbose = true;
-    else return std::fprintf(stderr, "unknown option %s\n", flag.c_str()), 2;
+    if (flag == "--data")
+      settings.data = value();
+    else if (flag == "--tokenizer")
+      settings.tokenizer = value();
+    else if (flag == "--json")
+      settings.json = value();
+    else if (flag == "--limit")
+      settings.limit = std::strtoull(value().c_str(), nullptr, 10);
+    else if (flag == "--thread-clock")
+      use_thread_clock = true;
+    else if (flag == "--verbose")
+      settings.verbose = true;
+    else
+      return std::fprintf(stderr, "unknown option %s\n", flag.c_str()), 2;
   }
   const Status status = run(settings);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.error().to_string().c_str());
@@ -204,4 +237,6 @@ int main_of(int argc, char** argv) {
 }  // namespace
 }  // namespace deepinfer
 
-int main(int argc, char** argv) { return deepinfer::main_of(argc, argv); }
+int main(int argc, char** argv) {
+  return deepinfer::main_of(argc, argv);
+}

@@ -1,4 +1,5 @@
-// What a caller gives and gets: sampling parameters, a request, its events and its result. Plain values, no threads.
+// What a caller gives and gets: sampling parameters, a request, its events and its result. Plain values, no
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +24,14 @@ struct SamplingParams {
   double presence_penalty = 0.0;    ///< [-2, 2]; answer only
   double frequency_penalty = 0.0;   ///< [-2, 2]; answer only
   std::vector<std::pair<TokenId, float>> logit_bias;
-  std::vector<std::string> stop;        ///< the answer ends before the first of these; it is not part of the text
+  std::vector<std::string> stop;  ///< the answer ends before the first of these; it is not part of the text
   std::vector<TokenId> stop_token_ids;  ///< beside the model's own end-of-sequence ids
   bool ignore_eos = false;
   std::int64_t max_tokens = -1;       ///< -1 = as many as the context allows
   std::int64_t min_tokens = 0;        ///< end-of-sequence and stop ids are masked before that many
   std::int32_t n = 1;                 ///< independent answers to one prompt; answer i uses seed mix(seed, i)
   std::optional<std::uint64_t> seed;  ///< absent: derived from the engine seed and the request id, and echoed
-  std::int32_t logprobs = -1;         ///< -1 = none; k >= 0 = the chosen token and the k most probable (k <= 20)
+  std::int32_t logprobs = -1;  ///< -1 = none; k >= 0 = the chosen token and the k most probable (k <= 20)
   std::int32_t prompt_logprobs = -1;  ///< the same for every prompt token but the first
 };
 

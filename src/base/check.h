@@ -21,11 +21,11 @@ std::string check_message(const Parts&... parts) {
 }  // namespace deepinfer
 
 /// DI_CHECK(condition, parts...): the parts are printed one after the other on failure only.
-#define DI_CHECK(condition, ...)                                                        \
-  do {                                                                                  \
-    if (!(condition)) [[unlikely]]                                                      \
-      ::deepinfer::check_failed(__FILE__, __LINE__, #condition,                         \
-                                ::deepinfer::internal::check_message(__VA_ARGS__));     \
+#define DI_CHECK(condition, ...)                                                    \
+  do {                                                                              \
+    if (!(condition)) [[unlikely]]                                                  \
+      ::deepinfer::check_failed(__FILE__, __LINE__, #condition,                     \
+                                ::deepinfer::internal::check_message(__VA_ARGS__)); \
   } while (0)
 
 /// A check too costly for release builds (inner loops).

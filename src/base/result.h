@@ -57,7 +57,7 @@ Error io_error(std::string message, int errno_value, std::string where = {});
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}    // NOLINT: implicit by design
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit by design
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }
@@ -111,14 +111,14 @@ class [[nodiscard]] Status {
 #define DI_CONCAT_(a, b) DI_CONCAT_INNER_(a, b)
 
 /// Returns the error of a Status or Result expression from the enclosing function.
-#define DI_TRY(expr)                                  \
-  do {                                                \
+#define DI_TRY(expr)                                                                       \
+  do {                                                                                     \
     if (auto di_try_result_ = (expr); !di_try_result_.ok()) return di_try_result_.error(); \
   } while (0)
 
 /// DI_ASSIGN(auto x, make()): x = value, or return the error.
 #define DI_ASSIGN(lhs, expr) DI_ASSIGN_INNER_(DI_CONCAT_(di_assign_, __LINE__), lhs, expr)
-#define DI_ASSIGN_INNER_(tmp, lhs, expr)     \
-  auto tmp = (expr);                         \
-  if (!tmp.ok()) return tmp.error();         \
+#define DI_ASSIGN_INNER_(tmp, lhs, expr) \
+  auto tmp = (expr);                     \
+  if (!tmp.ok()) return tmp.error();     \
   lhs = std::move(tmp).value()

@@ -56,7 +56,8 @@ struct ThreadPool::State {
       if ((g & kOpen) == 0) return;
     } while (!gate.compare_exchange_weak(g, g + 1, std::memory_order_acq_rel, std::memory_order_acquire));
     take_pieces(thread);
-    if (gate.fetch_sub(1, std::memory_order_acq_rel) == 1) gate.notify_one();  // closed, and the last to leave
+    if (gate.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      gate.notify_one();  // closed, and the last to leave
   }
 
   void work(int thread) {
@@ -64,8 +65,10 @@ struct ThreadPool::State {
     for (;;) {
       int spins = 0;
       while (epoch.load(std::memory_order_acquire) == seen) {
-        if (++spins < kSpinCount) cpu_relax();
-        else epoch.wait(seen, std::memory_order_acquire);
+        if (++spins < kSpinCount)
+          cpu_relax();
+        else
+          epoch.wait(seen, std::memory_order_acquire);
       }
       seen = epoch.load(std::memory_order_acquire);
       if (stop.load(std::memory_order_acquire)) return;
@@ -87,7 +90,9 @@ ThreadPool::~ThreadPool() {
   for (std::thread& t : state_->workers) t.join();
 }
 
-int ThreadPool::thread_count() const { return static_cast<int>(state_->workers.size()) + 1; }
+int ThreadPool::thread_count() const {
+  return static_cast<int>(state_->workers.size()) + 1;
+}
 
 void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain,
                               const std::function<void(std::int64_t, std::int64_t, int)>& body) {
@@ -107,11 +112,14 @@ void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain,
   s.epoch.fetch_add(1, std::memory_order_acq_rel);
   s.epoch.notify_all();
   s.take_pieces(0);
-  // No piece is left: who has not come yet need not come, so a worker whose core is busy elsewhere delays nobody.
+  // No piece is left: who has not come yet need not come, so a worker whose core is busy elsewhere delays
+  // nobody.
   std::uint32_t g = s.gate.fetch_and(~State::kOpen, std::memory_order_acq_rel) & ~State::kOpen;
   for (int spins = 0; g != 0; g = s.gate.load(std::memory_order_acquire)) {
-    if (++spins < kSpinCount) cpu_relax();
-    else s.gate.wait(g, std::memory_order_acquire);
+    if (++spins < kSpinCount)
+      cpu_relax();
+    else
+      s.gate.wait(g, std::memory_order_acquire);
   }
   s.body = nullptr;
 }
@@ -125,7 +133,8 @@ int physical_core_count() {
   std::set<std::string> cores;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &allowed)) continue;
-    std::ifstream siblings("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+    std::ifstream siblings("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
+                           "/topology/thread_siblings_list");
     std::string line;
     if (!std::getline(siblings, line)) line = "cpu" + std::to_string(cpu);
     cores.insert(line);

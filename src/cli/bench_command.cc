@@ -1,12 +1,12 @@
-// deepinfer bench: prefill and decode speed of one model beside the limits of this machine, measured in the same run.
+// deepinfer bench: prefill and decode speed of one model beside the limits of this machine, measured in the
+// same run.
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <memory>
-
-#include <fmt/format.h>
 
 #include "api/session.h"
 #include "cli/commands.h"
@@ -64,26 +64,30 @@ Status bench(Options options) {
   const CacheSize cache = speed_cache_size(options.speed);
   const auto begin = std::chrono::steady_clock::now();
   DI_ASSIGN(const std::unique_ptr<Decoder> model,
-            open_model(options.model, {.kernels = options.reference ? KernelChoice::kReference : KernelChoice::kFast,
-                                       .max_rows = options.max_rows,
-                                       .block_count = cache.block_count,
-                                       .slot_count = cache.slot_count,
-                                       .threads = options.threads}));
+            open_model(options.model,
+                       {.kernels = options.reference ? KernelChoice::kReference : KernelChoice::kFast,
+                        .max_rows = options.max_rows,
+                        .block_count = cache.block_count,
+                        .slot_count = cache.slot_count,
+                        .threads = options.threads}));
   const double load_seconds = seconds_since(begin);
   if (!options.json) {
-    fmt::print("machine   {} threads, {}, reads {:.1f} GB/s, {:.0f} GFLOP/s (fp32 multiply-add)\n", threads.thread_count(),
-               std::string(cpu::isa_name(cpu::current_isa())), bandwidth * 1e-9, peak * 1e-9);
+    fmt::print("machine   {} threads, {}, reads {:.1f} GB/s, {:.0f} GFLOP/s (fp32 multiply-add)\n",
+               threads.thread_count(), std::string(cpu::isa_name(cpu::current_isa())), bandwidth * 1e-9,
+               peak * 1e-9);
     fmt::print("model     {}, loaded in {:.2f} s\n", options.model, load_seconds);
-    fmt::print("context {} positions, median of {} runs\n\n", options.speed.context, options.speed.repetitions);
-    fmt::print("{:<18} {:>10} {:>10} {:>21} {:>22}\n", "", "tokens/s", "ms", "GB/s (% of limit)", "GFLOP/s (% of limit)");
+    fmt::print("context {} positions, median of {} runs\n\n", options.speed.context,
+               options.speed.repetitions);
+    fmt::print("{:<18} {:>10} {:>10} {:>21} {:>22}\n", "", "tokens/s", "ms", "GB/s (% of limit)",
+               "GFLOP/s (% of limit)");
   }
   DI_ASSIGN(const std::vector<SpeedResult> results,
             measure_speed(*model, options.speed, [&](const SpeedResult& r) {
               if (options.json) return;
               const double bytes = r.cost.bytes() / r.seconds, flops = r.cost.flops / r.seconds;
               fmt::print("{:<18} {:>10.1f} {:>10.2f} {:>12.2f} ({:>5.1f} %) {:>13.1f} ({:>5.1f} %)\n", r.what,
-                         r.tokens_per_second(), r.seconds * 1e3, bytes * 1e-9, 100 * bytes / bandwidth, flops * 1e-9,
-                         100 * flops / peak);
+                         r.tokens_per_second(), r.seconds * 1e3, bytes * 1e-9, 100 * bytes / bandwidth,
+                         flops * 1e-9, 100 * flops / peak);
               std::fflush(stdout);
             }));
   if (options.json) {
@@ -109,19 +113,28 @@ Status bench(Options options) {
 
 void register_bench(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      "bench", "Measure prefill and decode speed of a model against this machine's memory bandwidth and arithmetic peak");
-  command->add_option("model", options->model, "Model folder (default: $DEEPINFER_MODEL, else the bundled model)");
-  command->add_option("--prefill", options->speed.prefill_lengths, "Prompt lengths")->delimiter(',')->capture_default_str();
-  command->add_option("--batch", options->speed.batches, "Sequences decoded together")->delimiter(',')->capture_default_str();
+  CLI::App* command = app.add_subcommand("bench",
+                                         "Measure prefill and decode speed of a model against this machine's "
+                                         "memory bandwidth and arithmetic peak");
+  command->add_option("model", options->model,
+                      "Model folder (default: $DEEPINFER_MODEL, else the bundled model)");
+  command->add_option("--prefill", options->speed.prefill_lengths, "Prompt lengths")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--batch", options->speed.batches, "Sequences decoded together")
+      ->delimiter(',')
+      ->capture_default_str();
   command->add_option("--context", options->speed.context, "Positions behind the decoded tokens")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command->add_option("--repetitions", options->speed.repetitions, "Timed runs of each measurement")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--max-rows", options->max_rows, "Rows of one step")->check(CLI::Range(1, 65536))->capture_default_str();
-  command->add_option("--threads", options->threads, "Threads (default: physical cores)")->check(CLI::Range(1, 1024));
+  command->add_option("--max-rows", options->max_rows, "Rows of one step")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  command->add_option("--threads", options->threads, "Threads (default: physical cores)")
+      ->check(CLI::Range(1, 1024));
   command->add_flag("--reference", options->reference, "Use the reference kernels");
   command->add_flag("--json", options->json, "Print one JSON object");
   command->callback([options, &exit_code] {

@@ -15,7 +15,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> folders;  // [SRC] DST
-  bool quantize = false;  // the default, when there is a SRC
+  bool quantize = false;             // the default, when there is a SRC
   std::int64_t block = 0;
   std::string random_shape;
   std::string experts = "fp4";
@@ -25,10 +25,11 @@ struct Options {
 
 Status convert(const Options& options) {
   const bool random = !options.random_shape.empty();
-  if (random && options.quantize) return invalid_argument("--quantize and --random exclude each other", "convert");
+  if (random && options.quantize)
+    return invalid_argument("--quantize and --random exclude each other", "convert");
   if (options.folders.size() != (random ? 1u : 2u))
-    return invalid_argument(random ? "--random takes one folder: DST" : "a quantised copy takes two folders: SRC DST",
-                            "convert");
+    return invalid_argument(
+        random ? "--random takes one folder: DST" : "a quantised copy takes two folders: SRC DST", "convert");
   const auto shard_bytes = static_cast<std::int64_t>(options.shard_gib * (1 << 30));
   Result<WrittenCheckpoint> written = invalid_argument("nothing done");
   if (!random) {
@@ -54,20 +55,26 @@ Status convert(const Options& options) {
 }  // namespace
 
 void register_convert(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("convert", "Write a quantised copy of a checkpoint, or a random one of any shape");
+  CLI::App* command =
+      app.add_subcommand("convert", "Write a quantised copy of a checkpoint, or a random one of any shape");
   const auto options = std::make_shared<Options>();
-  command->add_option("folders", options->folders, "SRC DST, or DST alone with --random; DST must be new or empty")
+  command
+      ->add_option("folders", options->folders,
+                   "SRC DST, or DST alone with --random; DST must be new or empty")
       ->required()
       ->expected(1, 2);
-  command->add_flag("--quantize", options->quantize, "FP8 linears and FP4 experts from BF16 or F32 weights (what two folders mean)");
+  command->add_flag("--quantize", options->quantize,
+                    "FP8 linears and FP4 experts from BF16 or F32 weights (what two folders mean)");
   command->add_option("--block", options->block, "Edge of the FP8 tiles (default: 128 for V4, 32 for V4.1)")
       ->check(CLI::IsMember({32, 128}));
   command->add_option("--experts", options->experts, "Format of routed experts with --quantize")
       ->check(CLI::IsMember({"fp4", "fp8"}))
       ->capture_default_str();
-  command->add_option("--random", options->random_shape, "A config.json whose shape and formats random weights get");
+  command->add_option("--random", options->random_shape,
+                      "A config.json whose shape and formats random weights get");
   command->add_option("--seed", options->seed, "Of --random")->capture_default_str();
-  command->add_option("--shard-gib", options->shard_gib, "Largest size of a file (default 5, 1 with --random)")
+  command
+      ->add_option("--shard-gib", options->shard_gib, "Largest size of a file (default 5, 1 with --random)")
       ->check(CLI::Range(1e-6, 1e6));
   command->callback([options, &exit_code] {
     const Status status = convert(*options);

@@ -56,11 +56,13 @@ Result<grammar::GrammarPtr> compile_of(const Options& options, grammar::SchemaNo
   if (!options.gbnf_file.empty() || !options.lark_file.empty()) {
     const std::string& file = options.gbnf_file.empty() ? options.lark_file : options.gbnf_file;
     DI_ASSIGN(const std::string text, read_text_file(file, std::size_t{16} << 20));
-    auto made = options.gbnf_file.empty() ? grammar::compile_lark(text, vocabulary) : grammar::compile_gbnf(text, vocabulary);
+    auto made = options.gbnf_file.empty() ? grammar::compile_lark(text, vocabulary)
+                                          : grammar::compile_gbnf(text, vocabulary);
     return made.ok() ? std::move(made) : Result<grammar::GrammarPtr>(made.error().at(file));
   }
   if (options.json_object) return grammar::compile_json_text(grammar::JsonText::kObject, vocabulary, schema);
-  if (options.schema_file.empty()) return invalid_argument("give --schema FILE, --regex PATTERN, --gbnf FILE, --lark FILE or --json-object");
+  if (options.schema_file.empty())
+    return invalid_argument("give --schema FILE, --regex PATTERN, --gbnf FILE, --lark FILE or --json-object");
   DI_ASSIGN(const std::string text, read_text_file(options.schema_file, schema.json_limits.max_bytes));
   auto made = grammar::compile_json_schema(text, vocabulary, schema, &notes);
   return made.ok() ? std::move(made) : Result<grammar::GrammarPtr>(made.error().at(options.schema_file));
@@ -72,15 +74,18 @@ Status check(const Options& options) {
   std::printf("enforced: %zu lexemes, %zu nonterminals, %zu loops, %zu KiB\n", compiled->lexemes().size(),
               compiled->nonterminals().size(), compiled->loops().size(), compiled->memory_bytes() / 1024);
   for (const auto& note : notes.loosened) {
-    std::printf("not enforced: %s (%s): %s\n", note.pointer.c_str(), note.keyword.c_str(), note.reason.c_str());
+    std::printf("not enforced: %s (%s): %s\n", note.pointer.c_str(), note.keyword.c_str(),
+                note.reason.c_str());
   }
-  for (const auto& note : notes.warnings) std::printf("note: %s: %s\n", note.pointer.c_str(), note.reason.c_str());
+  for (const auto& note : notes.warnings)
+    std::printf("note: %s: %s\n", note.pointer.c_str(), note.reason.c_str());
   return {};
 }
 
 Result<std::string> text_of(const Options& options) {
   if (options.text_file.empty()) return options.text;
-  if (options.text_file == "-") return std::string{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  if (options.text_file == "-")
+    return std::string{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
   return read_text_file(options.text_file, std::size_t{64} << 20);
 }
 
@@ -109,8 +114,10 @@ Status print_mask(const Options& options) {
     const bool end = compiled->vocabulary()->is_eos(token);
     std::printf("%7zu  %s\n", id, end ? "end" : json_quote(compiled->vocabulary()->text(token)).c_str());
   }
-  std::printf("%d of %zu tokens%s\n", count, compiled->vocabulary()->token_count(), matcher.is_accepting() ? ", complete" : "");
-  if (const std::string forced = matcher.forced_bytes(); !forced.empty()) std::printf("forced: %s\n", json_quote(forced).c_str());
+  std::printf("%d of %zu tokens%s\n", count, compiled->vocabulary()->token_count(),
+              matcher.is_accepting() ? ", complete" : "");
+  if (const std::string forced = matcher.forced_bytes(); !forced.empty())
+    std::printf("forced: %s\n", json_quote(forced).c_str());
   return {};
 }
 
@@ -121,10 +128,14 @@ Result<bool> test(const Options& options) {
   grammar::Matcher matcher(compiled);
   const std::size_t done = push(matcher, text);
   const bool accepted = done == text.size() && matcher.is_accepting();
-  if (accepted) std::printf("accepted\n");
-  else if (done == text.size()) std::printf("rejected: the text ends too early\n");
-  else std::printf("rejected at byte %zu: %s is not allowed after %s\n", done, json_quote(text.substr(done, 1)).c_str(),
-                   json_quote(text.substr(done < 30 ? 0 : done - 30, std::min<std::size_t>(done, 30))).c_str());
+  if (accepted)
+    std::printf("accepted\n");
+  else if (done == text.size())
+    std::printf("rejected: the text ends too early\n");
+  else
+    std::printf("rejected at byte %zu: %s is not allowed after %s\n", done,
+                json_quote(text.substr(done, 1)).c_str(),
+                json_quote(text.substr(done < 30 ? 0 : done - 30, std::min<std::size_t>(done, 30))).c_str());
   return accepted;
 }
 
@@ -163,7 +174,8 @@ void register_grammar(CLI::App& app, int& exit_code) {
     const Status status = print_mask(*options);
     exit_code = status.ok() ? kExitOk : report(status.error());
   });
-  CLI::App* test_command = command->add_subcommand("test", "Say whether a text is accepted (exit code 3 if not)");
+  CLI::App* test_command =
+      command->add_subcommand("test", "Say whether a text is accepted (exit code 3 if not)");
   add_options(*test_command, *options, true);
   test_command->callback([options, &exit_code] {
     const Result<bool> accepted = test(*options);

@@ -11,9 +11,13 @@
 namespace deepinfer {
 namespace {
 
-std::int64_t blocks_of(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
+std::int64_t blocks_of(std::int64_t size, std::int64_t block) {
+  return (size + block - 1) / block;
+}
 
-std::size_t zu(std::int64_t v) { return static_cast<std::size_t>(v); }
+std::size_t zu(std::int64_t v) {
+  return static_cast<std::size_t>(v);
+}
 
 }  // namespace
 
@@ -38,7 +42,8 @@ RecordFormat make_record_format(RecordKind kind, std::int64_t dim, std::int64_t 
     case RecordKind::kFp8Split64:
     case RecordKind::kFp8Split64F32:
       f.block = 64;
-      f.bytes = plain + rope * (kind == RecordKind::kFp8Split64 ? 2 : 4) + (blocks_of(plain, f.block) + 7) / 8 * 8;
+      f.bytes =
+          plain + rope * (kind == RecordKind::kFp8Split64 ? 2 : 4) + (blocks_of(plain, f.block) + 7) / 8 * 8;
       break;
   }
   return f;
@@ -92,18 +97,19 @@ void decode_record(const RecordFormat& f, const std::uint8_t* record, float* x) 
       fp8_decode({record, zu(f.dim)}, {record + f.dim, zu(blocks_of(f.dim, f.block))}, zu(f.block), row);
       return;
     case RecordKind::kFp4Block16:
-      fp4_e4m3_decode({record, zu(f.dim / 2)}, {record + f.dim / 2, zu(blocks_of(f.dim, f.block))}, zu(f.block),
-                      row);
+      fp4_e4m3_decode({record, zu(f.dim / 2)}, {record + f.dim / 2, zu(blocks_of(f.dim, f.block))},
+                      zu(f.block), row);
       return;
     case RecordKind::kFp4Block32:
-      fp4_ue8m0_decode({record, zu(f.dim / 2)}, {record + f.dim / 2, zu(blocks_of(f.dim, f.block))}, zu(f.block),
-                       row);
+      fp4_ue8m0_decode({record, zu(f.dim / 2)}, {record + f.dim / 2, zu(blocks_of(f.dim, f.block))},
+                       zu(f.block), row);
       return;
     case RecordKind::kFp8Split64:
     case RecordKind::kFp8Split64F32: {
       const std::uint8_t* rotated = record + plain;
       const std::uint8_t* scales = record + f.bytes - (blocks_of(plain, f.block) + 7) / 8 * 8;
-      fp8_decode({record, zu(plain)}, {scales, zu(blocks_of(plain, f.block))}, zu(f.block), row.first(zu(plain)));
+      fp8_decode({record, zu(plain)}, {scales, zu(blocks_of(plain, f.block))}, zu(f.block),
+                 row.first(zu(plain)));
       for (std::int64_t i = 0; i < f.rope; ++i) {
         if (f.kind == RecordKind::kFp8Split64F32) {
           std::memcpy(x + plain + i, rotated + 4 * i, 4);

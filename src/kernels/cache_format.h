@@ -1,5 +1,6 @@
-// How one cache record (a window key, a pool entry, an index key) is stored. Rounding is part of the model: a value that
-// went through encode() and decode() is what attention must see, whether it comes from the cache or is fresh.
+// How one cache record (a window key, a pool entry, an index key) is stored. Rounding is part of the model: a
+// value that went through encode() and decode() is what attention must see, whether it comes from the cache
+// or is fresh.
 #pragma once
 
 #include <cstdint>

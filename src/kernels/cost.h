@@ -1,6 +1,6 @@
-// What an operator moves and computes at least: bytes of weights and cache read or written once, and floating-point
-// operations (a multiply-add is two). Benchmarks set times against these, the planner adds them up. Activations count
-// only for the operators that do little else than move them.
+// What an operator moves and computes at least: bytes of weights and cache read or written once, and
+// floating-point operations (a multiply-add is two). Benchmarks set times against these, the planner adds
+// them up. Activations count only for the operators that do little else than move them.
 #pragma once
 
 #include "kernels/ops.h"

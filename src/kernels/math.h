@@ -1,5 +1,6 @@
-// Scalar functions with one definition everywhere: no libm, no contraction, so the same bits on every machine. The
-// vectorised kernels use the same formulas lane by lane. At most 2 ulp from the exact value (tests/kernels/math_test.cc).
+// Scalar functions with one definition everywhere: no libm, no contraction, so the same bits on every
+// machine. The vectorised kernels use the same formulas lane by lane. At most 2 ulp from the exact value
+// (tests/kernels/math_test.cc).
 #pragma once
 
 #include <array>
@@ -9,13 +10,14 @@
 namespace deepinfer {
 
 // exp(x) = 2^n * exp(r): n = round(x / ln 2), |r| <= ln 2 / 2, exp(r) by its Taylor polynomial of degree 7.
-inline constexpr float kExpMin = -104.0f;  // below: 0
+inline constexpr float kExpMin = -104.0f;    // below: 0
 inline constexpr float kExpMax = 88.72284f;  // above: infinity
 inline constexpr float kLog2E = 1.44269504088896341f;
 inline constexpr float kRoundMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
 inline constexpr float kLn2Hi = 0.693359375f;      // 10 bits, so n * kLn2Hi is exact
 inline constexpr float kLn2Lo = -2.12194440e-4f;
-inline constexpr std::array<float, 6> kExpPoly = {1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f};
+inline constexpr std::array<float, 6> kExpPoly = {1.0f / 5040, 1.0f / 720, 1.0f / 120,
+                                                  1.0f / 24,   1.0f / 6,   0.5f};
 
 inline float exp_f32(float x) {
   if (!(x >= kExpMin)) return x != x ? x : 0.0f;
@@ -34,7 +36,11 @@ inline float exp_f32(float x) {
   return p * a * b;
 }
 
-inline float sigmoid_f32(float x) { return 1.0f / (1.0f + exp_f32(-x)); }
-inline float silu_f32(float x) { return x / (1.0f + exp_f32(-x)); }
+inline float sigmoid_f32(float x) {
+  return 1.0f / (1.0f + exp_f32(-x));
+}
+inline float silu_f32(float x) {
+  return x / (1.0f + exp_f32(-x));
+}
 
 }  // namespace deepinfer

@@ -1,13 +1,14 @@
-// Every operator of the networks, as a descriptor (what to compute, with shapes) and a table of functions (who computes
-// it). A back end fills the table (kernels/registry.h); the model's forward pass calls through it and never knows which
-// one runs. Formulas: docs/design/kernels.md, in the order of this file.
+// Every operator of the networks, as a descriptor (what to compute, with shapes) and a table of functions
+// (who computes it). A back end fills the table (kernels/registry.h); the model's forward pass calls through
+// it and never knows which one runs. Formulas: docs/design/kernels.md, in the order of this file.
 //
 // Conventions. All matrices are row-major; activations are fp32 in memory. Where the numerics ask for bf16
-// activations (`Round::kBf16`) the values are rounded to bf16 but still stored as fp32. T = rows of this step.
-// A row's result depends on that row (and its sequence's cache) only, and every sum has one fixed order:
-//   linear operators: for each block of 32 inputs t = fma(x_k, w_k, t) in order of k from 0; acc = fma(t, scale, acc);
-//   row sums and dot products: 16 interleaved partial sums (element i goes to partial i mod 16, by fma for products),
-//   then the partials are added as a binary tree: 8 apart, 4 apart, 2 apart, 1 apart.
+// activations (`Round::kBf16`) the values are rounded to bf16 but still stored as fp32. T = rows of this
+// step. A row's result depends on that row (and its sequence's cache) only, and every sum has one fixed
+// order:
+//   linear operators: for each block of 32 inputs t = fma(x_k, w_k, t) in order of k from 0; acc = fma(t,
+//   scale, acc); row sums and dot products: 16 interleaved partial sums (element i goes to partial i mod 16,
+//   by fma for products), then the partials are added as a binary tree: 8 apart, 4 apart, 2 apart, 1 apart.
 // Spans belong to the caller; functions return when the result is there (CPU) or enqueued (devices).
 #pragma once
 
@@ -55,8 +56,8 @@ struct LinearOp {
   Round round;
 };
 
-/// In place or not: y = round(x * rsqrt(mean(x²) + eps) * weight); weight [width] or null. rows x groups vectors, group
-/// g of row t at x + t*stride + g*width, the same in y.
+/// In place or not: y = round(x * rsqrt(mean(x²) + eps) * weight); weight [width] or null. rows x groups
+/// vectors, group g of row t at x + t*stride + g*width, the same in y.
 struct RmsNormOp {
   const float* x;
   float* y;
@@ -69,9 +70,9 @@ struct RmsNormOp {
   Round round;
 };
 
-/// Rotates the last 2*half_dim channels of each of `heads` vectors of width `dim` per row, pairs (2i, 2i+1), by
-/// the row's angles, backwards if `inverse`. In place. The angles' cosines and sines are tabulated once a step
-/// (kernels/rope_table.h).
+/// Rotates the last 2*half_dim channels of each of `heads` vectors of width `dim` per row, pairs (2i, 2i+1),
+/// by the row's angles, backwards if `inverse`. In place. The angles' cosines and sines are tabulated once a
+/// step (kernels/rope_table.h).
 struct RopeOp {
   float* x;
   std::int64_t rows;
@@ -83,7 +84,8 @@ struct RopeOp {
   Round round;
 };
 
-/// FP8 activation quantisation and back: y = e4m3(x / s) * s per `block` channels, s = 2^ceil(log2(max(amax,1e-4)/448)).
+/// FP8 activation quantisation and back: y = e4m3(x / s) * s per `block` channels, s =
+/// 2^ceil(log2(max(amax,1e-4)/448)).
 struct QuantizeOp {
   const float* x;
   float* y;
@@ -190,22 +192,24 @@ struct WindowWriteOp {
 };
 
 /// Compressor: turns (c, g) of `ratio` positions into one latent per finished group.
-/// Plain (overlap = false): entry = Σ_t softmax_t(g_t) * c_t per channel over the group's positions; width = dim.
-/// Overlapped (V4, ratio 4): c, g have 2*dim channels; A = [0,dim) of the previous group and B = [dim,2dim) of this group
-/// form 2*ratio slots (group 0 has no A). g gets ape[position % ratio] added first when ape is not null.
-/// ratio == 1: entry = c (no gate). Rows before this step are read from the tail ring, new rows are appended to it.
+/// Plain (overlap = false): entry = Σ_t softmax_t(g_t) * c_t per channel over the group's positions; width =
+/// dim. Overlapped (V4, ratio 4): c, g have 2*dim channels; A = [0,dim) of the previous group and B =
+/// [dim,2dim) of this group form 2*ratio slots (group 0 has no A). g gets ape[position % ratio] added first
+/// when ape is not null. ratio == 1: entry = c (no gate). Rows before this step are read from the tail ring,
+/// new rows are appended to it.
 struct CompressOp {
-  const float* c;  ///< [T, width], width = dim * (overlap ? 2 : 1)
-  const float* g;  ///< [T, width]; null when ratio == 1
+  const float* c;    ///< [T, width], width = dim * (overlap ? 2 : 1)
+  const float* g;    ///< [T, width]; null when ratio == 1
   const float* ape;  ///< [ratio, width] or null
   std::int64_t ratio;
   std::int64_t dim;
   bool overlap;
   const StepRows* step;
-  float* tail;  ///< slot s, position p: c at tail + s*slot_stride + (p % ring)*2*width, g behind it; null when ratio == 1
+  float* tail;  ///< slot s, position p: c at tail + s*slot_stride + (p % ring)*2*width, g behind it; null
+                ///< when ratio == 1
   std::int64_t tail_slot_stride;  ///< floats
   std::int64_t tail_ring;
-  float* out;                  ///< [entries, dim] latents of the groups finished in this step, sequence by sequence
+  float* out;  ///< [entries, dim] latents of the groups finished in this step, sequence by sequence
   std::int64_t* out_position;  ///< [entries] position of the group's first token
   std::int32_t* out_sequence;  ///< [entries]
   std::int64_t entries;        ///< how many there are (known beforehand: see finished_groups())
@@ -222,7 +226,8 @@ struct PoolWriteOp {
   PoolCache pool;
 };
 
-/// Normalised Walsh-Hadamard transform of each vector of `dim` channels (a power of two), in place (V4 indexer).
+/// Normalised Walsh-Hadamard transform of each vector of `dim` channels (a power of two), in place (V4
+/// indexer).
 struct HadamardOp {
   float* x;
   std::int64_t rows;
@@ -231,11 +236,11 @@ struct HadamardOp {
   Round round;
 };
 
-/// Index scores and selection. score[s][j] = Σ_h weight[s][h] * relu(q[s][h] · key_j), j < (position+1)/ratio.
-/// Candidate blocks (two-level top-k): with `candidates_out` the best `candidate_blocks` blocks of `candidate_block`
-/// entries (by their largest score; the block of the newest visible entry always) are listed; with `candidates_in` only
-/// their entries compete. A count of -1 stands for "all". Selected entries are the `top_k` best, ties to the lower
-/// index, listed in ascending order.
+/// Index scores and selection. score[s][j] = Σ_h weight[s][h] * relu(q[s][h] · key_j), j <
+/// (position+1)/ratio. Candidate blocks (two-level top-k): with `candidates_out` the best `candidate_blocks`
+/// blocks of `candidate_block` entries (by their largest score; the block of the newest visible entry always)
+/// are listed; with `candidates_in` only their entries compete. A count of -1 stands for "all". Selected
+/// entries are the `top_k` best, ties to the lower index, listed in ascending order.
 struct IndexSelectOp {
   const float* q;       ///< [T, heads, dim], already rounded
   const float* weight;  ///< [T, heads]
@@ -256,11 +261,11 @@ struct IndexSelectOp {
 
 /// Attention with a sink over window ∪ selected entries; keys and values are the same vectors.
 /// logit = q·k * scale; o = Σ e^(logit-M) k / (Σ e^(logit-M) + e^(sink-M)), M = max of the logits.
-/// Keys of a row in this order: window positions max(0, p-window+1)..p ascending, then selected entries ascending. They are
-/// taken in blocks of kAttentionBlock, history starting a new block, with a running maximum from -1e30: per block
-/// top' = max(top, logits), w = e^(logit-top'), sum = sum * e^(top-top') + Σ w, o = o * e^(top-top') (product), then
-/// o = fma(w, k, o) key by key. After the last block o / (sum + e^(sink-top)).
-/// Window positions >= the sequence's start are read from `fresh`, older ones from the ring.
+/// Keys of a row in this order: window positions max(0, p-window+1)..p ascending, then selected entries
+/// ascending. They are taken in blocks of kAttentionBlock, history starting a new block, with a running
+/// maximum from -1e30: per block top' = max(top, logits), w = e^(logit-top'), sum = sum * e^(top-top') + Σ w,
+/// o = o * e^(top-top') (product), then o = fma(w, k, o) key by key. After the last block o / (sum +
+/// e^(sink-top)). Window positions >= the sequence's start are read from `fresh`, older ones from the ring.
 inline constexpr std::int64_t kAttentionBlock = 64;
 struct AttentionOp {
   const float* q;  ///< [T, heads, dim]
@@ -273,15 +278,16 @@ struct AttentionOp {
   std::int64_t window;
   const float* fresh;  ///< [T, dim]
   WindowCache ring;
-  PoolCache pool;                       ///< data null: window only
-  const std::int32_t* selected;         ///< [T, top_k]; null with a pool: every visible entry
-  const std::int32_t* selected_count;   ///< [T]
+  PoolCache pool;                      ///< data null: window only
+  const std::int32_t* selected;        ///< [T, top_k]; null with a pool: every visible entry
+  const std::int32_t* selected_count;  ///< [T]
   std::int64_t top_k;
-  Round round;  ///< kBf16: probabilities are rounded to bf16 before they weigh the values, and the output is rounded
+  Round round;  ///< kBf16: probabilities are rounded to bf16 before they weigh the values, and the output is
+                ///< rounded
 };
 
-/// y[T, groups*n] : y_g = round(W_g · x_g), x [T, groups*k]; W stored [groups*n, k], weights rounded to bf16 (kFp8: after
-/// scaling) when `round` is kBf16.
+/// y[T, groups*n] : y_g = round(W_g · x_g), x [T, groups*k]; W stored [groups*n, k], weights rounded to bf16
+/// (kFp8: after scaling) when `round` is kBf16.
 struct GroupedLinearOp {
   const float* x;
   Weight w;
@@ -291,16 +297,16 @@ struct GroupedLinearOp {
   Round round;
 };
 
-/// Router. score = sqrt(softplus(logit / temperature)); chosen = top_k of score + bias (ties to the lower expert);
-/// weight = score / (Σ score + epsilon) * scale. Experts are listed in ascending order. Rows with image[t] != 0
-/// use bias_image. fixed != null (hash layers): chosen = fixed[token id], no bias.
+/// Router. score = sqrt(softplus(logit / temperature)); chosen = top_k of score + bias (ties to the lower
+/// expert); weight = score / (Σ score + epsilon) * scale. Experts are listed in ascending order. Rows with
+/// image[t] != 0 use bias_image. fixed != null (hash layers): chosen = fixed[token id], no bias.
 struct RouteOp {
   const float* logits;  ///< [T, experts]
   const float* bias;    ///< [experts] or null
   const float* bias_image;
-  const std::uint8_t* image;   ///< [T] or null
-  const std::int64_t* fixed;   ///< [vocab, top_k] or null
-  const std::int32_t* ids;     ///< [T], used with `fixed`
+  const std::uint8_t* image;  ///< [T] or null
+  const std::int64_t* fixed;  ///< [vocab, top_k] or null
+  const std::int32_t* ids;    ///< [T], used with `fixed`
   std::int64_t rows;
   std::int64_t experts;
   std::int64_t top_k;
@@ -321,7 +327,8 @@ struct ExpertWeights {
 /// out = round(Σ over chosen experts in ascending order + shared), sums in fp32.
 /// quantize_block > 0: a is rounded to bf16 and FP8-quantised per that many channels before w2.
 struct ExpertsOp {
-  const float* x;  ///< [T, D], what the routed and shared experts read (already quantised when the mode asks for it)
+  const float*
+      x;  ///< [T, D], what the routed and shared experts read (already quantised when the mode asks for it)
   std::span<const ExpertWeights> experts;
   const ExpertWeights* shared;
   const std::int32_t* chosen;  ///< [T, top_k] ascending
@@ -336,7 +343,8 @@ struct ExpertsOp {
   Round round;
 };
 
-/// Engram rows: out[t] = concat over the row ids of t of table[id] (fp8 e4m3 with a ue8m0 multiplier per 32 channels).
+/// Engram rows: out[t] = concat over the row ids of t of table[id] (fp8 e4m3 with a ue8m0 multiplier per 32
+/// channels).
 struct EngramGatherOp {
   const std::int64_t* row_ids;  ///< [T, count]
   std::int64_t count;
@@ -347,12 +355,13 @@ struct EngramGatherOp {
   float* out;  ///< [T, count*width]
 };
 
-/// Engram gate: for stream j: dot = Σ_D x_j * qk_weight_j * key_j * rsqrt(mean x_j² + eps) * rsqrt(mean key_j² +
-/// eps) * D^-1/2; gate = sigmoid(copysign(sqrt(max(|dot|, 1e-6)), dot)), 0 for image rows; X_j = round(x_j + gate*value).
+/// Engram gate: for stream j: dot = Σ_D x_j * qk_weight_j * key_j * rsqrt(mean x_j² + eps) * rsqrt(mean
+/// key_j² + eps) * D^-1/2; gate = sigmoid(copysign(sqrt(max(|dot|, 1e-6)), dot)), 0 for image rows; X_j =
+/// round(x_j + gate*value).
 struct EngramGateOp {
-  float* x;         ///< [T, 4, D], in place
-  const float* kv;  ///< [T, 5*D]: keys of the four streams, then the value
-  const float* qk_weight;  ///< [4, D], product of the two stored norm weights
+  float* x;                   ///< [T, 4, D], in place
+  const float* kv;            ///< [T, 5*D]: keys of the four streams, then the value
+  const float* qk_weight;     ///< [4, D], product of the two stored norm weights
   const std::uint8_t* image;  ///< [T] or null
   std::int64_t rows;
   std::int64_t dim;
@@ -360,8 +369,8 @@ struct EngramGateOp {
   Round round;
 };
 
-/// The functions of one back end. Every entry is set: a back end without a fast version of an operator points to the
-/// reference (kernels/registry.h).
+/// The functions of one back end. Every entry is set: a back end without a fast version of an operator points
+/// to the reference (kernels/registry.h).
 struct OpTable {
   void (*linear)(const Exec&, const LinearOp&);
   void (*grouped_linear)(const Exec&, const GroupedLinearOp&);

@@ -1,6 +1,6 @@
-// Which function computes which operator. A back end offers implementations of single operators; the table a model
-// runs on takes the fastest that this machine can execute and the reference for the rest. `deepinfer doctor` prints
-// the choice.
+// Which function computes which operator. A back end offers implementations of single operators; the table a
+// model runs on takes the fastest that this machine can execute and the reference for the rest. `deepinfer
+// doctor` prints the choice.
 #pragma once
 
 #include <span>

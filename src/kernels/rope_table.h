@@ -8,6 +8,7 @@ namespace deepinfer {
 
 /// rotation[t][i] = (cos, sin) of fp32(position[t] * frequency[i]); each correctly rounded from double.
 /// rotation: [positions, frequencies, 2].
-void fill_rope_table(std::span<const std::int64_t> position, std::span<const float> frequency, float* rotation);
+void fill_rope_table(std::span<const std::int64_t> position, std::span<const float> frequency,
+                     float* rotation);
 
 }  // namespace deepinfer

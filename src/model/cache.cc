@@ -1,8 +1,7 @@
 #include "model/cache.h"
 
-#include <sys/mman.h>
-
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include "base/check.h"
 
@@ -52,7 +51,9 @@ std::int64_t CacheLayout::slot_bytes() const {
   return bytes;
 }
 
-void CacheStorage::Unmap::operator()(std::uint8_t* p) const { munmap(p, size); }
+void CacheStorage::Unmap::operator()(std::uint8_t* p) const {
+  munmap(p, size);
+}
 
 Result<CacheStorage::Region> CacheStorage::reserve(std::int64_t bytes, const std::string& what) {
   if (bytes == 0) return Region(nullptr, Unmap(0));
@@ -68,18 +69,22 @@ Result<CacheStorage::Region> CacheStorage::reserve(std::int64_t bytes, const std
 }
 
 Result<CacheStorage> CacheStorage::create(const CacheLayout& layout, CacheSize size) {
-  if (size.block_count < 1 || size.slot_count < 1) return invalid_argument("at least one block and one slot", "cache");
-  if (size.block_count > (std::int64_t{1} << 31) - 1) return invalid_argument("more than 2^31 - 1 blocks", "cache");
+  if (size.block_count < 1 || size.slot_count < 1)
+    return invalid_argument("at least one block and one slot", "cache");
+  if (size.block_count > (std::int64_t{1} << 31) - 1)
+    return invalid_argument("more than 2^31 - 1 blocks", "cache");
   CacheStorage s;
   s.layout_ = layout;
   s.size_ = {size.block_count, size.slot_count, layout.block_bytes(), layout.slot_bytes()};
-  DI_ASSIGN(s.window_, reserve(layout.window_layers * size.slot_count * layout.ring * layout.window.bytes, "window rings"));
+  DI_ASSIGN(s.window_, reserve(layout.window_layers * size.slot_count * layout.ring * layout.window.bytes,
+                               "window rings"));
   for (const PoolLayout& p : layout.pools) {
     const std::int64_t entries = size.block_count * (kBlockTokens / p.ratio);
     DI_ASSIGN(Region pool, reserve(entries * p.entry.bytes, "history"));
     DI_ASSIGN(Region keys, reserve(entries * p.index_key.bytes, "index keys"));
     DI_ASSIGN(Region tail, reserve(size.slot_count * p.tail_rows * 2 * p.tail_width * 4, "compressor tails"));
-    DI_ASSIGN(Region index_tail, reserve(size.slot_count * p.tail_rows * 2 * p.index_tail_width * 4, "indexer tails"));
+    DI_ASSIGN(Region index_tail,
+              reserve(size.slot_count * p.tail_rows * 2 * p.index_tail_width * 4, "indexer tails"));
     s.entries_.push_back(std::move(pool));
     s.index_keys_.push_back(std::move(keys));
     s.tails_.push_back(std::move(tail));

@@ -1,5 +1,6 @@
-// A model's cache memory: history pools cut into blocks, and per-slot rings. Layout first (sizes only, so that a run can be
-// planned), then storage. Everything is addressed by absolute position; nothing is ever shifted or cleared.
+// A model's cache memory: history pools cut into blocks, and per-slot rings. Layout first (sizes only, so
+// that a run can be planned), then storage. Everything is addressed by absolute position; nothing is ever
+// shifted or cleared.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +17,26 @@
 namespace deepinfer {
 
 /// Rows a window ring holds: the window plus what may be rolled back.
-constexpr std::int64_t window_ring_rows(std::int64_t window) { return window + kMaxRollbackRows; }
+constexpr std::int64_t window_ring_rows(std::int64_t window) {
+  return window + kMaxRollbackRows;
+}
 
 /// One compressor's pool, index keys and tail.
 struct PoolLayout {
   std::int64_t layer = 0;
   std::int64_t ratio = 1;
   RecordFormat entry;
-  RecordFormat index_key;  ///< bytes == 0: no indexer (V4 ratio 128)
+  RecordFormat index_key;             ///< bytes == 0: no indexer (V4 ratio 128)
   std::int64_t tail_width = 0;        ///< channels of c (and of g) kept per position; 0 for ratio 1
   std::int64_t index_tail_width = 0;  ///< V4 ratio 4: the indexer's own compressor
   std::int64_t tail_rows = 0;
 };
 
 struct CacheLayout {
-  RecordFormat window;               ///< of every layer
-  std::int64_t window_layers = 0;    ///< backbone layers
+  RecordFormat window;             ///< of every layer
+  std::int64_t window_layers = 0;  ///< backbone layers
   std::int64_t ring = 0;
-  std::vector<PoolLayout> pools;     ///< one per pool owner, ascending layer
+  std::vector<PoolLayout> pools;  ///< one per pool owner, ascending layer
 
   static CacheLayout of(const ModelConfig& config, const Numerics& numerics);
 

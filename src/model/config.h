@@ -1,5 +1,5 @@
-// The shape of a network, read from config.json and checked: everything the loader, the planner and the forward passes
-// need to know before a weight is touched. Plain values.
+// The shape of a network, read from config.json and checked: everything the loader, the planner and the
+// forward passes need to know before a weight is touched. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,9 @@ enum class Family { kDeepseekV4, kDeepseekV41 };
 
 /// What the weights are stored in.
 struct WeightQuantization {
-  std::int64_t block = 0;    ///< edge of the square FP8 tiles (32 or 128); 0 = unquantised (BF16/F32 weights)
-  bool fp4_experts = false;  ///< routed experts in FP4 with a scale per 32; else they are FP8 (or unquantised)
+  std::int64_t block = 0;  ///< edge of the square FP8 tiles (32 or 128); 0 = unquantised (BF16/F32 weights)
+  bool fp4_experts =
+      false;  ///< routed experts in FP4 with a scale per 32; else they are FP8 (or unquantised)
 };
 
 struct YarnScaling {
@@ -56,12 +57,13 @@ struct VisionConfig {
 
 /// One backbone layer's role in the attention plan.
 struct LayerPlan {
-  std::int64_t ratio = 0;         ///< compression ratio it reads; 0 = window only
-  std::int64_t pool_layer = -1;   ///< layer that owns the pool it reads (itself for owners), -1 without
-  std::int64_t index_layer = -1;  ///< layer whose selection it uses, -1: none (window only, or every visible entry)
-  bool owns_pool = false;         ///< runs a compressor
-  bool runs_index = false;        ///< runs an indexer
-  bool overlap = false;           ///< V4 ratio 4: overlapping compressor
+  std::int64_t ratio = 0;        ///< compression ratio it reads; 0 = window only
+  std::int64_t pool_layer = -1;  ///< layer that owns the pool it reads (itself for owners), -1 without
+  std::int64_t index_layer =
+      -1;                   ///< layer whose selection it uses, -1: none (window only, or every visible entry)
+  bool owns_pool = false;   ///< runs a compressor
+  bool runs_index = false;  ///< runs an indexer
+  bool overlap = false;     ///< V4 ratio 4: overlapping compressor
   bool builds_candidates = false, uses_candidates = false;
   std::int64_t engram = -1;  ///< index into EngramConfig::layers, -1 without
   bool draft_tap = false;    ///< its input streams feed the draft module
@@ -90,8 +92,8 @@ struct ModelConfig {
   TokenId bos = 0, eos = 1, pad = 2, image_token = -1;
 };
 
-/// Reads and checks config.json (Hugging Face names) or inference/config.json (the reference's names). Every problem
-/// of the file is listed in one Error, each with its JSON pointer.
+/// Reads and checks config.json (Hugging Face names) or inference/config.json (the reference's names). Every
+/// problem of the file is listed in one Error, each with its JSON pointer.
 Result<ModelConfig> parse_config(std::string_view json_text);
 
 }  // namespace deepinfer

@@ -1,9 +1,9 @@
 #include "model/decoder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-
-#include <fmt/format.h>
 
 #include "kernels/rope_table.h"
 #include "model/rope_frequencies.h"
@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::int64_t kDefaultRows = 512;
 
-std::size_t zu(std::int64_t v) { return static_cast<std::size_t>(v); }
+std::size_t zu(std::int64_t v) {
+  return static_cast<std::size_t>(v);
+}
 
 }  // namespace
 
@@ -62,16 +64,19 @@ Status Decoder::check_chunks(std::span<const Chunk> chunks) const {
   for (const Chunk& chunk : chunks) {
     const auto count = static_cast<std::int64_t>(chunk.tokens.size());
     DI_CHECK(count > 0 && chunk.start >= 0, "empty chunk");
-    DI_CHECK(chunk.slot >= 0 && chunk.slot < cache_.size().slot_count && !used[zu(chunk.slot)], "slot ", chunk.slot);
+    DI_CHECK(chunk.slot >= 0 && chunk.slot < cache_.size().slot_count && !used[zu(chunk.slot)], "slot ",
+             chunk.slot);
     used[zu(chunk.slot)] = true;
     const std::int64_t blocks = (chunk.start + count + kBlockTokens - 1) / kBlockTokens;
     DI_CHECK(static_cast<std::int64_t>(chunk.blocks.size()) >= blocks, "block table too short");
     for (std::int64_t b = 0; b < blocks; ++b) {
-      DI_CHECK(chunk.blocks[zu(b)] >= 0 && chunk.blocks[zu(b)] < cache_.size().block_count, "block outside the cache");
+      DI_CHECK(chunk.blocks[zu(b)] >= 0 && chunk.blocks[zu(b)] < cache_.size().block_count,
+               "block outside the cache");
     }
     for (const TokenId id : chunk.tokens) {
       if (id < 0 || id >= config_.vocab_size) {
-        return invalid_argument(fmt::format("token id {} outside the vocabulary of {}", id, config_.vocab_size));
+        return invalid_argument(
+            fmt::format("token id {} outside the vocabulary of {}", id, config_.vocab_size));
       }
     }
     if (chunk.start + count > config_.max_positions) {
@@ -103,12 +108,14 @@ Status Decoder::forward(std::span<const Chunk> chunks) {
   const BlockContext c{config_, numerics_, ops_, exec_, builder_.rows(), builder_.ids(), observer_};
   fill_rope_table(c.step.position, plain_frequencies_, rotations_.plain.data());
   fill_rope_table(c.step.position, compressed_frequencies_, rotations_.compressed.data());
-  ops_.embed(exec_, {builder_.ids().data(), embedding_.data(), streams_.data(), c.rows(), config_.streams, config_.hidden});
+  ops_.embed(exec_, {builder_.ids().data(), embedding_.data(), streams_.data(), c.rows(), config_.streams,
+                     config_.hidden});
   DI_TRY(run_layers(c, chunks));
   collect_outputs(c, chunks);
   for (std::int64_t i = 0; i < output_rows_ * config_.hidden; ++i) {
     if (!std::isfinite(hidden_rows_[zu(i)])) {
-      return Error{ErrorCode::kInternal, fmt::format("output row {} is not finite", i / config_.hidden), "final norm"};
+      return Error{ErrorCode::kInternal, fmt::format("output row {} is not finite", i / config_.hidden),
+                   "final norm"};
     }
   }
   return {};
@@ -130,9 +137,10 @@ void Decoder::collect_outputs(const BlockContext& c, std::span<const Chunk> chun
     }
   }
   hidden_rows_.resize(zu(output_rows_ * hidden));
-  ops_.hyper_collapse(exec_, {streams_.data(), final_pre_.data(), hidden_rows_.data(), output_rows_, hidden, c.round()});
-  ops_.rms_norm(exec_, {hidden_rows_.data(), hidden_rows_.data(), hidden, output_rows_, 1, hidden, final_norm_.data(),
-                        static_cast<float>(config_.norm_eps), c.round()});
+  ops_.hyper_collapse(
+      exec_, {streams_.data(), final_pre_.data(), hidden_rows_.data(), output_rows_, hidden, c.round()});
+  ops_.rms_norm(exec_, {hidden_rows_.data(), hidden_rows_.data(), hidden, output_rows_, 1, hidden,
+                        final_norm_.data(), static_cast<float>(config_.norm_eps), c.round()});
 }
 
 Status Decoder::logits(std::int64_t first, std::int64_t count, std::span<float> out) {

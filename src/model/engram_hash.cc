@@ -1,18 +1,18 @@
 #include "model/engram_hash.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <limits>
 #include <set>
-
-#include <fmt/format.h>
 
 namespace deepinfer {
 namespace {
 
 __extension__ typedef unsigned __int128 Uint128;  // NOLINT: no standard 128-bit integer
 
-// The multipliers were drawn from numpy's default generator: a SeedSequence feeding PCG64 (128-bit state, XSL-RR output),
-// bounded by Lemire's method. Constants are those of the published algorithms.
+// The multipliers were drawn from numpy's default generator: a SeedSequence feeding PCG64 (128-bit state,
+// XSL-RR output), bounded by Lemire's method. Constants are those of the published algorithms.
 class NumpyGenerator {
  public:
   explicit NumpyGenerator(std::uint32_t seed) {
@@ -98,8 +98,8 @@ Result<EngramHash> EngramHash::create(const EngramConfig& config, std::vector<st
     largest = std::max<std::int64_t>(largest, id);
   }
   if (largest + 1 != config.compressed_vocab) {
-    return corrupt(fmt::format("the tokenizer gives {} compressed ids, the configuration says {}", largest + 1,
-                               config.compressed_vocab),
+    return corrupt(fmt::format("the tokenizer gives {} compressed ids, the configuration says {}",
+                               largest + 1, config.compressed_vocab),
                    where);
   }
   if (config.pad_token < 0 || config.pad_token >= static_cast<std::int64_t>(token_map.size())) {
@@ -111,9 +111,10 @@ Result<EngramHash> EngramHash::create(const EngramConfig& config, std::vector<st
   h.pad_ = token_map[static_cast<std::size_t>(config.pad_token)];
   h.token_map_ = std::move(token_map);
   // Multipliers are odd and small enough that token * multiplier stays below 2^63.
-  const std::uint64_t bound =
-      static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) / static_cast<std::uint64_t>(config.compressed_vocab) / 2;
-  if (bound <= std::numeric_limits<std::uint32_t>::max()) return corrupt("the compressed vocabulary is too large", where);
+  const std::uint64_t bound = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) /
+                              static_cast<std::uint64_t>(config.compressed_vocab) / 2;
+  if (bound <= std::numeric_limits<std::uint32_t>::max())
+    return corrupt("the compressed vocabulary is too large", where);
   std::set<std::int64_t> used;
   for (std::size_t table = 0; table < config.layers.size(); ++table) {
     NumpyGenerator generator(static_cast<std::uint32_t>(10007 * config.layers[table]));
@@ -153,7 +154,8 @@ void EngramHash::rows(std::int64_t table, std::span<const TokenId> history, std:
   for (std::int64_t shift = 0; shift < max_ngram_; ++shift) {
     dead = dead || shift >= size || history[static_cast<std::size_t>(size - 1 - shift)] < 0;
     const std::int64_t token =
-        dead ? pad_ : token_map_[static_cast<std::size_t>(history[static_cast<std::size_t>(size - 1 - shift)])];
+        dead ? pad_
+             : token_map_[static_cast<std::size_t>(history[static_cast<std::size_t>(size - 1 - shift)])];
     mixed ^= token * multipliers_[t][static_cast<std::size_t>(shift)];
     if (shift == 0) continue;
     for (std::int64_t head = 0; head < heads_; ++head) {

@@ -1,13 +1,13 @@
 // The one interface between the engine and a network: a ragged list of rows in, hidden rows and logits out.
 //
-// There is no separate prefill, decode or verification path: a step is a list of chunks, each a run of consecutive
-// positions of one sequence. The bits of a row depend on that sequence's tokens alone, never on the other
-// chunks, on where the chunk borders lie, or on the number of threads.
+// There is no separate prefill, decode or verification path: a step is a list of chunks, each a run of
+// consecutive positions of one sequence. The bits of a row depend on that sequence's tokens alone, never on
+// the other chunks, on where the chunk borders lie, or on the number of threads.
 //
-// History lives in cache blocks (kBlockTokens positions across all pools) named by the caller's block table, and in a
-// slot (window rings, compressor tails) owned by one sequence at a time. Both are addressed by absolute position, so
-// going back by up to kMaxRollbackRows rows is done by calling forward() again with a smaller `start`: nothing has
-// to be undone. One thread calls a Model at a time.
+// History lives in cache blocks (kBlockTokens positions across all pools) named by the caller's block table,
+// and in a slot (window rings, compressor tails) owned by one sequence at a time. Both are addressed by
+// absolute position, so going back by up to kMaxRollbackRows rows is done by calling forward() again with a
+// smaller `start`: nothing has to be undone. One thread calls a Model at a time.
 #pragma once
 
 #include <cstdint>
@@ -31,19 +31,22 @@ using SlotId = std::int32_t;
 /// Consecutive rows of one sequence. All spans belong to the caller and must live until forward() returns.
 struct Chunk {
   SlotId slot = 0;
-  std::int64_t start = 0;                ///< absolute position of tokens[0]
-  std::span<const TokenId> tokens;       ///< the rows; at least one
-  std::span<const TokenId> history;      ///< the sequence's ids [0, start), at least the last 3 of them when start >= 3
-  std::span<const BlockId> blocks;       ///< block of position p is blocks[p / kBlockTokens]; covers start+tokens.size()
-  std::int64_t logits_from = 0;          ///< rows tokens[logits_from ..] get an output row; tokens.size() = none
+  std::int64_t start = 0;           ///< absolute position of tokens[0]
+  std::span<const TokenId> tokens;  ///< the rows; at least one
+  std::span<const TokenId>
+      history;  ///< the sequence's ids [0, start), at least the last 3 of them when start >= 3
+  std::span<const BlockId>
+      blocks;  ///< block of position p is blocks[p / kBlockTokens]; covers start+tokens.size()
+  std::int64_t logits_from = 0;  ///< rows tokens[logits_from ..] get an output row; tokens.size() = none
 };
 
 /// How much cache a Model was opened with.
 struct CacheSize {
   std::int64_t block_count = 0;
   std::int64_t slot_count = 0;
-  std::int64_t block_bytes = 0;  ///< all pools of one block; block_bytes / kBlockTokens is the cost of a cached token
-  std::int64_t slot_bytes = 0;   ///< rings and tails of one live sequence, whatever its length
+  std::int64_t block_bytes =
+      0;  ///< all pools of one block; block_bytes / kBlockTokens is the cost of a cached token
+  std::int64_t slot_bytes = 0;  ///< rings and tails of one live sequence, whatever its length
 };
 
 class Model {

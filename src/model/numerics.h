@@ -6,9 +6,9 @@
 namespace deepinfer {
 
 struct Numerics {
-  bool bf16_activations = true;     ///< operator outputs are rounded to bf16
-  bool quantize_activations = true; ///< inputs of FP8/FP4 linears go through FP8 per block
-  bool cache_rounding = true;       ///< window, pool and index keys go through their FP8/FP4 formats
+  bool bf16_activations = true;      ///< operator outputs are rounded to bf16
+  bool quantize_activations = true;  ///< inputs of FP8/FP4 linears go through FP8 per block
+  bool cache_rounding = true;        ///< window, pool and index keys go through their FP8/FP4 formats
 
   /// What the checkpoints were trained for; the default.
   static Numerics official() { return {}; }

@@ -1,9 +1,9 @@
 #include "model/open_model.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <filesystem>
-
-#include <fmt/format.h>
 
 #include "io/mmap_file.h"
 #include "model/deepseek_v4/deepseek_v4.h"
@@ -18,7 +18,8 @@ namespace {
 constexpr std::int64_t kDefaultBlocks = 128;  // 32,768 positions
 constexpr std::int64_t kDefaultSlots = 32;
 
-// The Engram token map: engram_token_map.i32 in the folder (little-endian int32 per token), else derived from the tokenizer.
+// The Engram token map: engram_token_map.i32 in the folder (little-endian int32 per token), else derived from
+// the tokenizer.
 Result<std::vector<std::int32_t>> load_token_map(const std::string& folder, const ModelConfig& config) {
   const std::string path = folder + "/engram_token_map.i32";
   std::vector<std::int32_t> map;
@@ -58,7 +59,8 @@ Result<std::unique_ptr<Decoder>> open_model(const std::string& folder, const Mod
   }
   switch (config.family) {
     case Family::kDeepseekV41:
-      return open_deepseek_v41(std::move(checkpoint), config, options, std::move(token_map), std::move(cache));
+      return open_deepseek_v41(std::move(checkpoint), config, options, std::move(token_map),
+                               std::move(cache));
     case Family::kDeepseekV4:
       return open_deepseek_v4(std::move(checkpoint), config, options, std::move(cache));
   }

@@ -69,7 +69,8 @@ struct MemoryPlan {
 /// Errors: kInvalidArgument for a request outside the model's limits.
 Result<MemoryPlan> plan_memory(const ModelConfig& config, const PlanRequest& request);
 
-/// Activations and scratch memory of one step: request.rows rows of sequences up to request.context positions.
+/// Activations and scratch memory of one step: request.rows rows of sequences up to request.context
+/// positions.
 std::int64_t workspace_bytes(const ModelConfig& config, const PlanRequest& request);
 
 /// Texts for people and JSON objects for programs; sizes in JSON are plain integers.

@@ -1,22 +1,25 @@
 #include "model/speed.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <random>
-
-#include <fmt/format.h>
 
 namespace deepinfer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::int64_t blocks_for(std::int64_t positions) { return (positions + kBlockTokens - 1) / kBlockTokens; }
+std::int64_t blocks_for(std::int64_t positions) {
+  return (positions + kBlockTokens - 1) / kBlockTokens;
+}
 
 // Sequences with consecutive blocks and random tokens, all of the same length at any time.
 class Sequences {
  public:
-  Sequences(Decoder& model, std::int64_t count, std::int64_t capacity, std::uint64_t seed) : model_(model), random_(seed) {
+  Sequences(Decoder& model, std::int64_t count, std::int64_t capacity, std::uint64_t seed)
+      : model_(model), random_(seed) {
     const std::int64_t blocks = blocks_for(capacity);
     ids_.resize(static_cast<std::size_t>(count));
     tables_.resize(ids_.size());
@@ -33,7 +36,8 @@ class Sequences {
     std::vector<Chunk> chunks;
     for (std::size_t s = first; s < last; ++s) {
       std::vector<TokenId>& t = tokens[s - first];
-      for (std::int64_t i = 0; i < rows; ++i) t.push_back(static_cast<TokenId>(random_() % static_cast<std::uint64_t>(model_.vocab_size())));
+      for (std::int64_t i = 0; i < rows; ++i)
+        t.push_back(static_cast<TokenId>(random_() % static_cast<std::uint64_t>(model_.vocab_size())));
       chunks.push_back({.slot = static_cast<SlotId>(s),
                         .start = static_cast<std::int64_t>(ids_[s].size()),
                         .tokens = t,
@@ -44,7 +48,8 @@ class Sequences {
     DI_TRY(model_.forward(chunks));
     logits_.resize(static_cast<std::size_t>(model_.output_rows() * model_.vocab_size()));
     DI_TRY(model_.logits(0, model_.output_rows(), logits_));
-    for (std::size_t s = first; s < last; ++s) ids_[s].insert(ids_[s].end(), tokens[s - first].begin(), tokens[s - first].end());
+    for (std::size_t s = first; s < last; ++s)
+      ids_[s].insert(ids_[s].end(), tokens[s - first].begin(), tokens[s - first].end());
     return {};
   }
 
@@ -98,8 +103,9 @@ Result<std::vector<SpeedResult>> measure_speed(Decoder& model, const SpeedOption
                                                const std::function<void(const SpeedResult&)>& done) {
   const CacheSize need = speed_cache_size(options), have = model.cache_size();
   if (need.block_count > have.block_count || need.slot_count > have.slot_count) {
-    return invalid_argument(fmt::format("the measurements need {} cache blocks and {} slots, the model has {} and {}",
-                                        need.block_count, need.slot_count, have.block_count, have.slot_count));
+    return invalid_argument(
+        fmt::format("the measurements need {} cache blocks and {} slots, the model has {} and {}",
+                    need.block_count, need.slot_count, have.block_count, have.slot_count));
   }
   std::vector<SpeedResult> results;
   const auto finish = [&](SpeedResult result) {
@@ -124,13 +130,16 @@ Result<std::vector<SpeedResult>> measure_speed(Decoder& model, const SpeedOption
   }
   for (const std::int64_t batch : options.batches) {
     if (batch > model.max_rows()) {
-      return invalid_argument(fmt::format("batch {} is larger than a step of {} rows", batch, model.max_rows()));
+      return invalid_argument(
+          fmt::format("batch {} is larger than a step of {} rows", batch, model.max_rows()));
     }
     SpeedResult result{.what = fmt::format("decode batch {}", batch), .rows = batch};
     result.cost = step_cost(model.config(), model.numerics(), batch, batch, options.context);
     Sequences sequences(model, batch, options.context + options.repetitions + 1, options.seed);
-    for (std::int64_t s = 0; s < batch; ++s) DI_TRY(sequences.prefill(static_cast<std::size_t>(s), options.context));
-    DI_TRY(time_runs(options.repetitions, result, [&] { return sequences.step(0, static_cast<std::size_t>(batch), 1); }));
+    for (std::int64_t s = 0; s < batch; ++s)
+      DI_TRY(sequences.prefill(static_cast<std::size_t>(s), options.context));
+    DI_TRY(time_runs(options.repetitions, result,
+                     [&] { return sequences.step(0, static_cast<std::size_t>(batch), 1); }));
     finish(std::move(result));
   }
   return results;

@@ -28,8 +28,8 @@ struct SpeedResult {
   double tokens_per_second() const { return static_cast<double>(rows) / seconds; }
 };
 
-/// Runs the measurements in order; `done` (optional) is called with each. Errors: the model's, or kInvalidArgument when the
-/// cache the model was opened with is too small.
+/// Runs the measurements in order; `done` (optional) is called with each. Errors: the model's, or
+/// kInvalidArgument when the cache the model was opened with is too small.
 Result<std::vector<SpeedResult>> measure_speed(Decoder& model, const SpeedOptions& options,
                                                const std::function<void(const SpeedResult&)>& done);
 

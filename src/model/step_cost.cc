@@ -9,15 +9,18 @@
 namespace deepinfer {
 namespace {
 
-bool is_matrix(const ExpectedTensor& t) { return !t.is_scale && t.shape.size() == 2; }
+bool is_matrix(const ExpectedTensor& t) {
+  return !t.is_scale && t.shape.size() == 2;
+}
 
 }  // namespace
 
-StepCost step_cost(const ModelConfig& config, const Numerics& numerics, std::int64_t rows, std::int64_t logits_rows,
-                   std::int64_t context) {
+StepCost step_cost(const ModelConfig& config, const Numerics& numerics, std::int64_t rows,
+                   std::int64_t logits_rows, std::int64_t context) {
   StepCost cost;
   const auto r = static_cast<double>(rows);
-  const double experts = static_cast<double>(config.experts), chosen = static_cast<double>(config.experts_per_token);
+  const double experts = static_cast<double>(config.experts),
+               chosen = static_cast<double>(config.experts_per_token);
   const double met = experts > 0 ? 1.0 - std::pow(1.0 - chosen / experts, r) : 0.0;
   for (const ExpectedTensor& t : expected_tensors(config)) {
     const auto bytes = static_cast<double>(t.bytes());

@@ -39,7 +39,9 @@ TEST(Result, IoErrorNamesTheReason) {
   EXPECT_EQ(e.to_string(), "a.txt: cannot open: No such file or directory");
 }
 
-TEST(ResultDeathTest, ValueOfAFailureStops) { EXPECT_DEATH((void)half(1).value(), "check failed.*odd"); }
+TEST(ResultDeathTest, ValueOfAFailureStops) {
+  EXPECT_DEATH((void)half(1).value(), "check failed.*odd");
+}
 
 }  // namespace
 }  // namespace deepinfer

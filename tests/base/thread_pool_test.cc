@@ -27,14 +27,17 @@ TEST(ThreadPool, EveryPieceRunsOnceOnAThreadOfThePool) {
   }
 }
 
-// Loops so short that workers come late, leave while the next one opens, or miss a loop altogether. Plain memory is
-// written in the loop and read behind it: a loop that returned too early would lose writes (and trip the thread sanitizer).
+// Loops so short that workers come late, leave while the next one opens, or miss a loop altogether. Plain
+// memory is written in the loop and read behind it: a loop that returned too early would lose writes (and
+// trip the thread sanitizer).
 TEST(ThreadPool, ManyShortLoopsLoseNothing) {
   ThreadPool pool(4);
   std::vector<std::int64_t> data(16);
   for (std::int64_t round = 0; round < 20000; ++round) {
     const std::int64_t count = 1 + round % 16;
-    pool.parallel_for(count, 1, [&](std::int64_t begin, std::int64_t, int) { data[static_cast<std::size_t>(begin)] = round; });
+    pool.parallel_for(count, 1, [&](std::int64_t begin, std::int64_t, int) {
+      data[static_cast<std::size_t>(begin)] = round;
+    });
     for (std::int64_t i = 0; i < count; ++i) ASSERT_EQ(data[static_cast<std::size_t>(i)], round);
   }
 }

@@ -292,7 +292,8 @@ TEST(Structured, RegexAndChoiceAnswersAreInTheirLanguage) {
   either.structured.kind = StructuredOutput::Kind::kGbnf;
   either.structured.text = "root ::= \"a\" \"b\"+ [c-d]";
   std::string text = run_one(*engine, either).answers.at(0).text;
-  EXPECT_TRUE(text.size() >= 3 && text[0] == 'a' && text.find_first_not_of('b', 1) == text.size() - 1) << text;
+  EXPECT_TRUE(text.size() >= 3 && text[0] == 'a' && text.find_first_not_of('b', 1) == text.size() - 1)
+      << text;
   either.structured.kind = StructuredOutput::Kind::kLark;
   either.structured.text = "start: \"x\" \"y\"";
   EXPECT_EQ(run_one(*engine, either).answers.at(0).text, "xy");

@@ -19,7 +19,8 @@ struct Formats {
 };
 
 // Ascending random entries below `visible`, at most top_k.
-void random_selection(std::mt19937& rng, std::int64_t visible, std::int64_t top_k, std::int32_t* out, std::int32_t* count) {
+void random_selection(std::mt19937& rng, std::int64_t visible, std::int64_t top_k, std::int32_t* out,
+                      std::int32_t* count) {
   std::vector<std::int32_t> all(zu(visible));
   std::iota(all.begin(), all.end(), 0);
   std::shuffle(all.begin(), all.end(), rng);
@@ -40,14 +41,77 @@ struct AttentionCase {
 
 const std::vector<AttentionCase>& attention_cases() {
   static const std::vector<AttentionCase> cases = {
-      {4, 64, 16, 128, 1, 64, 0, {RecordKind::kFp8Block32, RecordKind::kFp4Block16}, Round::kBf16, {{0, 1}, {0, 140}, {500, 3}}},
-      {4, 64, 16, 128, 2, 64, 1, {RecordKind::kFp8Block32, RecordKind::kFp4Block16}, Round::kBf16, {{700, 1}, {90, 60}, {0, 5}}},
-      {6, 64, 16, 16, 4, 7, 1, {RecordKind::kFp8Split64, RecordKind::kFp8Split64}, Round::kBf16, {{10, 9}, {1000, 2}}},
-      {5, 48, 16, 20, 128, 0, 2, {RecordKind::kF32, RecordKind::kFp8Split64F32}, Round::kNone, {{600, 40}, {127, 3}, {3, 1}}},
-      {64, 512, 64, 128, 1, 100, 1, {RecordKind::kFp8Block32, RecordKind::kFp4Block16}, Round::kBf16, {{300, 2}}},
-      {3, 16, 0, 4, 1, 9, 1, {RecordKind::kF32, RecordKind::kF32}, Round::kNone, {{0, 17}, {5, 1}, {6, 1}, {7, 1}}},
+      {4,
+       64,
+       16,
+       128,
+       1,
+       64,
+       0,
+       {RecordKind::kFp8Block32, RecordKind::kFp4Block16},
+       Round::kBf16,
+       {{0, 1}, {0, 140}, {500, 3}}},
+      {4,
+       64,
+       16,
+       128,
+       2,
+       64,
+       1,
+       {RecordKind::kFp8Block32, RecordKind::kFp4Block16},
+       Round::kBf16,
+       {{700, 1}, {90, 60}, {0, 5}}},
+      {6,
+       64,
+       16,
+       16,
+       4,
+       7,
+       1,
+       {RecordKind::kFp8Split64, RecordKind::kFp8Split64},
+       Round::kBf16,
+       {{10, 9}, {1000, 2}}},
+      {5,
+       48,
+       16,
+       20,
+       128,
+       0,
+       2,
+       {RecordKind::kF32, RecordKind::kFp8Split64F32},
+       Round::kNone,
+       {{600, 40}, {127, 3}, {3, 1}}},
+      {64,
+       512,
+       64,
+       128,
+       1,
+       100,
+       1,
+       {RecordKind::kFp8Block32, RecordKind::kFp4Block16},
+       Round::kBf16,
+       {{300, 2}}},
+      {3,
+       16,
+       0,
+       4,
+       1,
+       9,
+       1,
+       {RecordKind::kF32, RecordKind::kF32},
+       Round::kNone,
+       {{0, 17}, {5, 1}, {6, 1}, {7, 1}}},
       {2, 32, 8, 8, 2, 3, 2, {RecordKind::kFp4Block32, RecordKind::kFp4Block32}, Round::kNone, {{31, 33}}},
-      {2, 20, 4, 8, 2, 3, 1, {RecordKind::kF32, RecordKind::kF32}, Round::kNone, {{31, 3}}},  // a width the reference takes
+      {2,
+       20,
+       4,
+       8,
+       2,
+       3,
+       1,
+       {RecordKind::kF32, RecordKind::kF32},
+       Round::kNone,
+       {{31, 3}}},  // a width the reference takes
   };
   return cases;
 }
@@ -65,15 +129,28 @@ TEST_P(CpuAttention, EqualsReferenceForEveryThreadCount) {
     const std::vector<float> q = random_values(rng, f.step.rows * c.heads * c.dim);
     const std::vector<float> fresh = random_values(rng, f.step.rows * c.dim);
     const std::vector<float> sink = random_values(rng, c.heads);
-    std::vector<std::int32_t> selected(zu(f.step.rows * std::max<std::int64_t>(c.top_k, 1))), count(zu(f.step.rows));
+    std::vector<std::int32_t> selected(zu(f.step.rows * std::max<std::int64_t>(c.top_k, 1))),
+        count(zu(f.step.rows));
     for (std::int64_t t = 0; t < f.step.rows && c.mode == 1; ++t) {
       random_selection(rng, (f.step.position[zu(t)] + 1) / c.ratio, c.top_k, selected.data() + t * c.top_k,
                        count.data() + t);
     }
     std::vector<float> expected(q.size());
-    AttentionOp op{q.data(), expected.data(), c.heads, c.dim, 1.0f / std::sqrt(static_cast<float>(c.dim)), sink.data(),
-                   &f.step, c.window, fresh.data(), ring.window, c.mode == 0 ? PoolCache{} : history.pool,
-                   c.mode == 1 ? selected.data() : nullptr, count.data(), c.top_k, c.round};
+    AttentionOp op{q.data(),
+                   expected.data(),
+                   c.heads,
+                   c.dim,
+                   1.0f / std::sqrt(static_cast<float>(c.dim)),
+                   sink.data(),
+                   &f.step,
+                   c.window,
+                   fresh.data(),
+                   ring.window,
+                   c.mode == 0 ? PoolCache{} : history.pool,
+                   c.mode == 1 ? selected.data() : nullptr,
+                   count.data(),
+                   c.top_k,
+                   c.round};
     ref::attention({&two}, op);
     for (ThreadPool* pool_threads : {&one, &two, &three}) {
       std::vector<float> o(q.size(), -3.0f);
@@ -91,12 +168,13 @@ TEST_P(CpuAttention, CloseToDoublePrecision) {
   test::StepFixture f(rng, {{0, kRows}});
   const RecordFormat format = make_record_format(RecordKind::kF32, kDim);
   test::OwnedWindow ring(rng, format, 1, kWindow);
-  const std::vector<float> q = random_values(rng, kRows * kHeads * kDim), keys = random_values(rng, kRows * kDim);
+  const std::vector<float> q = random_values(rng, kRows * kHeads * kDim),
+                           keys = random_values(rng, kRows * kDim);
   const std::vector<float> sink = random_values(rng, kHeads);
   std::vector<float> o(q.size());
   const float scale = 0.125f;
-  cpu::attention({&pool}, {q.data(), o.data(), kHeads, kDim, scale, sink.data(), &f.step, kWindow, keys.data(), ring.window,
-                           PoolCache{}, nullptr, nullptr, 0, Round::kNone});
+  cpu::attention({&pool}, {q.data(), o.data(), kHeads, kDim, scale, sink.data(), &f.step, kWindow,
+                           keys.data(), ring.window, PoolCache{}, nullptr, nullptr, 0, Round::kNone});
   for (std::int64_t t = 0; t < kRows; ++t) {
     for (std::int64_t h = 0; h < kHeads; ++h) {
       std::vector<double> sum(kDim);
@@ -104,7 +182,8 @@ TEST_P(CpuAttention, CloseToDoublePrecision) {
       for (std::int64_t j = std::max<std::int64_t>(0, t - kWindow + 1); j <= t; ++j) {
         double logit = 0;
         for (std::int64_t i = 0; i < kDim; ++i) {
-          logit += static_cast<double>(q[zu((t * kHeads + h) * kDim + i)]) * static_cast<double>(keys[zu(j * kDim + i)]);
+          logit += static_cast<double>(q[zu((t * kHeads + h) * kDim + i)]) *
+                   static_cast<double>(keys[zu(j * kDim + i)]);
         }
         const double w = std::exp(logit * static_cast<double>(scale));
         total += w;
@@ -143,11 +222,13 @@ TEST_P(CpuAttention, IndexSelectionEqualsReference) {
     std::vector<float> q = random_values(rng, f.step.rows * c.heads * c.dim);
     std::vector<float> weight = random_values(rng, f.step.rows * c.heads);
     // Every third row has equal scores everywhere (zero weights): ties decide.
-    for (std::int64_t t = 0; t < f.step.rows; t += 3) std::fill_n(weight.begin() + t * c.heads, c.heads, 0.0f);
+    for (std::int64_t t = 0; t < f.step.rows; t += 3)
+      std::fill_n(weight.begin() + t * c.heads, c.heads, 0.0f);
     std::vector<std::int32_t> in(zu(f.step.rows * c.blocks)), in_count(zu(f.step.rows), -1);
     for (std::int64_t t = 0; t < f.step.rows && c.in; ++t) {
       const std::int64_t blocks = ((f.step.position[zu(t)] + 1) / c.ratio + c.block - 1) / c.block;
-      if (blocks > c.blocks) random_selection(rng, blocks, c.blocks, in.data() + t * c.blocks, in_count.data() + t);
+      if (blocks > c.blocks)
+        random_selection(rng, blocks, c.blocks, in.data() + t * c.blocks, in_count.data() + t);
     }
     struct Output {
       std::vector<std::int32_t> selected, count, blocks, block_count;
@@ -159,9 +240,10 @@ TEST_P(CpuAttention, IndexSelectionEqualsReference) {
       o.count.assign(zu(f.step.rows), -1);
       o.blocks.assign(zu(f.step.rows * c.blocks), -1);
       o.block_count.assign(zu(f.step.rows), -2);
-      function({&pool}, {q.data(), weight.data(), c.heads, c.dim, &f.step, keys.pool, c.top_k, o.selected.data(),
-                         o.count.data(), c.block, c.blocks, c.out ? o.blocks.data() : nullptr, o.block_count.data(),
-                         c.in ? in.data() : nullptr, in_count.data()});
+      function({&pool},
+               {q.data(), weight.data(), c.heads, c.dim, &f.step, keys.pool, c.top_k, o.selected.data(),
+                o.count.data(), c.block, c.blocks, c.out ? o.blocks.data() : nullptr, o.block_count.data(),
+                c.in ? in.data() : nullptr, in_count.data()});
       return o;
     };
     const Output expected = run(ref::index_select, two);
@@ -178,9 +260,11 @@ TEST_P(CpuAttention, IndexSelectionEqualsReference) {
 TEST(TopK, KeepsTheBestOfAnyStreamWithTiesToTheLowerIndex) {
   std::mt19937 rng(900);
   for (int round = 0; round < 200; ++round) {
-    const std::int64_t count = 1 + static_cast<std::int64_t>(rng() % 300), k = 1 + static_cast<std::int64_t>(rng() % 40);
+    const std::int64_t count = 1 + static_cast<std::int64_t>(rng() % 300),
+                       k = 1 + static_cast<std::int64_t>(rng() % 40);
     std::vector<float> score(zu(count));
-    for (float& s : score) s = rng() % 10 == 0 ? -std::numeric_limits<float>::infinity() : static_cast<float>(rng() % 20);
+    for (float& s : score)
+      s = rng() % 10 == 0 ? -std::numeric_limits<float>::infinity() : static_cast<float>(rng() % 20);
     std::vector<std::int32_t> order(zu(count));
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return score[zu(a)] > score[zu(b)]; });

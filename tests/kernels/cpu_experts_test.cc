@@ -21,8 +21,8 @@ struct Layer {
   ExpertWeights shared;
 };
 
-Layer random_layer(std::mt19937& rng, WeightFormat routed, WeightFormat shared, std::int64_t experts, std::int64_t dim,
-                   std::int64_t inner) {
+Layer random_layer(std::mt19937& rng, WeightFormat routed, WeightFormat shared, std::int64_t experts,
+                   std::int64_t dim, std::int64_t inner) {
   Layer layer;
   layer.owned.reserve(zu(3 * (experts + 1)));
   const auto unit = [&](WeightFormat format) {
@@ -62,8 +62,8 @@ std::vector<std::int32_t> random_routes(std::mt19937& rng, const Case& c) {
 
 TEST_P(CpuExperts, EqualsReferenceForEveryThreadCountAndBatch) {
   const Case cases[] = {
-      {4, 2, 64, 32, 1, 0, true, Round::kNone},     {24, 4, 96, 96, 3, 32, true, Round::kBf16},
-      {8, 2, 128, 160, 9, 32, false, Round::kBf16}, {6, 3, 96, 64, 40, 32, true, Round::kBf16},
+      {4, 2, 64, 32, 1, 0, true, Round::kNone},      {24, 4, 96, 96, 3, 32, true, Round::kBf16},
+      {8, 2, 128, 160, 9, 32, false, Round::kBf16},  {6, 3, 96, 64, 40, 32, true, Round::kBf16},
       {16, 2, 64, 128, 25, 128, true, Round::kBf16}, {5, 1, 32, 96, 230, 0, true, Round::kNone},
       {3, 2, 96, 288, 14, 128, true, Round::kBf16},
   };
@@ -77,8 +77,19 @@ TEST_P(CpuExperts, EqualsReferenceForEveryThreadCountAndBatch) {
       const std::vector<std::int32_t> chosen = random_routes(rng, c);
       std::vector<float> weight = random_values(rng, c.rows * c.top_k, 0.3f);
       const std::vector<float> x = random_values(rng, c.rows * c.dim, 2.0f);
-      ExpertsOp op{x.data(), layer.experts, c.shared ? &layer.shared : nullptr, chosen.data(), weight.data(), c.rows,
-                   c.top_k, c.dim, c.inner, 10.0f, c.quantize_block, nullptr, c.round};
+      ExpertsOp op{x.data(),
+                   layer.experts,
+                   c.shared ? &layer.shared : nullptr,
+                   chosen.data(),
+                   weight.data(),
+                   c.rows,
+                   c.top_k,
+                   c.dim,
+                   c.inner,
+                   10.0f,
+                   c.quantize_block,
+                   nullptr,
+                   c.round};
       std::vector<float> expected(zu(c.rows * c.dim));
       op.out = expected.data();
       ref::experts({&two}, op);
@@ -99,7 +110,8 @@ TEST_P(CpuExperts, EqualsReferenceForEveryThreadCountAndBatch) {
         single.rows = 1;
         single.out = out.data();
         cpu::experts({&two}, single);
-        ASSERT_EQ(first_difference(std::span(expected).subspan(zu(t * c.dim), zu(c.dim)), out), -1) << "row " << t;
+        ASSERT_EQ(first_difference(std::span(expected).subspan(zu(t * c.dim), zu(c.dim)), out), -1)
+            << "row " << t;
       }
     }
   }
@@ -114,8 +126,8 @@ TEST_P(CpuExperts, CloseToDoublePrecision) {
   const std::vector<float> weight = random_values(rng, c.rows * c.top_k, 0.3f);
   const std::vector<float> x = random_values(rng, c.rows * c.dim, 0.05f);
   std::vector<float> out(zu(c.rows * c.dim));
-  cpu::experts({&pool}, {x.data(), layer.experts, &layer.shared, chosen.data(), weight.data(), c.rows, c.top_k, c.dim,
-                         c.inner, 10.0f, 0, out.data(), Round::kNone});
+  cpu::experts({&pool}, {x.data(), layer.experts, &layer.shared, chosen.data(), weight.data(), c.rows,
+                         c.top_k, c.dim, c.inner, 10.0f, 0, out.data(), Round::kNone});
   for (std::int64_t t = 0; t < c.rows; ++t) {
     std::vector<double> exact(zu(c.dim)), magnitude(zu(c.dim));
     const auto add = [&](const ExpertWeights& e, double route) {
@@ -142,7 +154,8 @@ TEST_P(CpuExperts, CloseToDoublePrecision) {
     }
     add(layer.shared, 1.0);
     for (std::int64_t n = 0; n < c.dim; ++n) {
-      ASSERT_NEAR(out[zu(t * c.dim + n)], exact[zu(n)], 2e-5 * magnitude[zu(n)]) << "row " << t << " channel " << n;
+      ASSERT_NEAR(out[zu(t * c.dim + n)], exact[zu(n)], 2e-5 * magnitude[zu(n)])
+          << "row " << t << " channel " << n;
     }
   }
 }

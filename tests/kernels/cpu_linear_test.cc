@@ -11,7 +11,8 @@ using test::random_values;
 using test::random_weight;
 using test::zu;
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kFp4};
+constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kFp8,
+                                     WeightFormat::kFp4};
 
 class CpuLinear : public test::CpuKernelTest {};
 
@@ -20,9 +21,10 @@ struct Shape {
 };
 
 TEST_P(CpuLinear, EqualsReferenceForAllFormatsAndShapes) {
-  const Shape shapes[] = {{1, 1, 32},    {1, 16, 64},   {1, 17, 32},   {2, 80, 96},   {3, 33, 288}, {4, 48, 256},
-                          {5, 100, 128}, {7, 31, 320},  {8, 64, 512},  {9, 40, 96},   {12, 32, 32}, {13, 65, 160},
-                          {17, 16, 256}, {24, 96, 544}, {40, 50, 288}, {193, 48, 64}, {400, 24, 32}};
+  const Shape shapes[] = {{1, 1, 32},    {1, 16, 64},   {1, 17, 32},   {2, 80, 96},   {3, 33, 288},
+                          {4, 48, 256},  {5, 100, 128}, {7, 31, 320},  {8, 64, 512},  {9, 40, 96},
+                          {12, 32, 32},  {13, 65, 160}, {17, 16, 256}, {24, 96, 544}, {40, 50, 288},
+                          {193, 48, 64}, {400, 24, 32}};
   ThreadPool one(1), two(2), three(3);
   std::uint32_t seed = 100;
   for (const WeightFormat format : kFormats) {
@@ -40,8 +42,8 @@ TEST_P(CpuLinear, EqualsReferenceForAllFormatsAndShapes) {
         std::vector<float> y(expected.size(), 7.0f);
         cpu::linear({pool}, {x.data(), x_stride, w.view, y.data(), y_stride, shape.rows, round});
         ASSERT_EQ(first_difference(expected, y), -1)
-            << "format " << static_cast<int>(format) << " rows " << shape.rows << " n " << shape.n << " k " << shape.k
-            << " threads " << pool->thread_count();
+            << "format " << static_cast<int>(format) << " rows " << shape.rows << " n " << shape.n << " k "
+            << shape.k << " threads " << pool->thread_count();
       }
     }
   }
@@ -72,8 +74,10 @@ TEST_P(CpuLinear, ScaleExtremesAndSubnormalCodes) {
   for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kFp4}) {
     std::mt19937 rng = seeded(11);
     auto w = random_weight(rng, format, 48, 128);
-    for (std::uint8_t& code : w.data) code = static_cast<std::uint8_t>(rng() % 256) & (format == WeightFormat::kFp8 ? 0x87 : 0x99);
-    for (std::size_t i = 0; i < w.scale.size(); ++i) w.scale[i] = static_cast<std::uint8_t>(i % 3 == 0 ? 0 : i % 3 == 1 ? 254 : 120);
+    for (std::uint8_t& code : w.data)
+      code = static_cast<std::uint8_t>(rng() % 256) & (format == WeightFormat::kFp8 ? 0x87 : 0x99);
+    for (std::size_t i = 0; i < w.scale.size(); ++i)
+      w.scale[i] = static_cast<std::uint8_t>(i % 3 == 0 ? 0 : i % 3 == 1 ? 254 : 120);
     w.view = cpu::pack_weight(w.view, w.packed.bytes(), &pool);
     const std::vector<float> x = random_values(rng, 9 * 128, 1e-3f);
     for (const std::int64_t rows : {1, 9}) {
@@ -132,7 +136,8 @@ TEST_P(CpuLinear, GroupedEqualsReference) {
   struct Case {
     std::int64_t rows, groups, n, k;
   };
-  const Case cases[] = {{1, 2, 64, 128}, {3, 4, 24, 96}, {8, 2, 20, 64}, {13, 2, 64, 128}, {30, 3, 40, 32}, {5, 8, 8, 64}};
+  const Case cases[] = {{1, 2, 64, 128},  {3, 4, 24, 96},  {8, 2, 20, 64},
+                        {13, 2, 64, 128}, {30, 3, 40, 32}, {5, 8, 8, 64}};
   ThreadPool one(1), two(2);
   std::uint32_t seed = 300;
   for (const WeightFormat format : kFormats) {
@@ -146,7 +151,8 @@ TEST_P(CpuLinear, GroupedEqualsReference) {
       for (ThreadPool* pool : {&one, &two}) {
         std::vector<float> y(expected.size());
         cpu::grouped_linear({pool}, {x.data(), w.view, c.groups, y.data(), c.rows, round});
-        ASSERT_EQ(first_difference(expected, y), -1) << "format " << static_cast<int>(format) << " rows " << c.rows;
+        ASSERT_EQ(first_difference(expected, y), -1)
+            << "format " << static_cast<int>(format) << " rows " << c.rows;
       }
     }
   }

@@ -32,6 +32,6 @@ inline std::string isa_test_name(const ::testing::TestParamInfo<cpu::Isa>& info)
 
 }  // namespace deepinfer::test
 
-#define DI_EVERY_ISA(fixture)                                                                               \
-  INSTANTIATE_TEST_SUITE_P(Isa, fixture, ::testing::ValuesIn(::deepinfer::cpu::available_isas()),           \
+#define DI_EVERY_ISA(fixture)                                                                     \
+  INSTANTIATE_TEST_SUITE_P(Isa, fixture, ::testing::ValuesIn(::deepinfer::cpu::available_isas()), \
                            ::deepinfer::test::isa_test_name)

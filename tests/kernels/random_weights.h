@@ -14,9 +14,12 @@
 
 namespace deepinfer::test {
 
-inline std::size_t zu(std::int64_t v) { return static_cast<std::size_t>(v); }
+inline std::size_t zu(std::int64_t v) {
+  return static_cast<std::size_t>(v);
+}
 
-/// Values of a t-distribution with 3 degrees of freedom, the shape of real activations: a few are ten times the rest.
+/// Values of a t-distribution with 3 degrees of freedom, the shape of real activations: a few are ten times
+/// the rest.
 inline std::vector<float> random_values(std::mt19937& rng, std::int64_t count, float scale = 1.0f) {
   std::student_t_distribution<float> draw(3.0f);
   std::vector<float> x(zu(count));
@@ -86,8 +89,10 @@ inline OwnedWeight random_weight(std::mt19937& rng, WeightFormat format, std::in
 /// W[n][k] in double.
 inline double weight_value(const Weight& w, std::int64_t n, std::int64_t k) {
   switch (w.format) {
-    case WeightFormat::kF32: return reinterpret_cast<const float*>(w.data)[n * w.k + k];
-    case WeightFormat::kBf16: return bf16_to_f32(reinterpret_cast<const std::uint16_t*>(w.data)[n * w.k + k]);
+    case WeightFormat::kF32:
+      return reinterpret_cast<const float*>(w.data)[n * w.k + k];
+    case WeightFormat::kBf16:
+      return bf16_to_f32(reinterpret_cast<const std::uint16_t*>(w.data)[n * w.k + k]);
     case WeightFormat::kFp8: {
       const std::int64_t columns = (w.k + w.scale_block - 1) / w.scale_block;
       const double s = ue8m0_to_f32(w.scale[n / w.scale_block * columns + k / w.scale_block]);
@@ -96,7 +101,8 @@ inline double weight_value(const Weight& w, std::int64_t n, std::int64_t k) {
     case WeightFormat::kFp4: {
       const std::uint8_t byte = w.data[(n * w.k + k) / 2];
       const double s = ue8m0_to_f32(w.scale[(n * w.k + k) / 32]);
-      return s * static_cast<double>(e2m1_to_f32(static_cast<std::uint8_t>(k % 2 == 0 ? byte & 15 : byte >> 4)));
+      return s *
+             static_cast<double>(e2m1_to_f32(static_cast<std::uint8_t>(k % 2 == 0 ? byte & 15 : byte >> 4)));
     }
   }
   return 0;
@@ -106,7 +112,8 @@ inline double weight_value(const Weight& w, std::int64_t n, std::int64_t k) {
 inline std::int64_t first_difference(std::span<const float> a, std::span<const float> b) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (std::isnan(a[i]) && std::isnan(b[i])) continue;
-    if (std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i])) return static_cast<std::int64_t>(i);
+    if (std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i]))
+      return static_cast<std::int64_t>(i);
   }
   return a.size() == b.size() ? -1 : static_cast<std::int64_t>(std::min(a.size(), b.size()));
 }

@@ -1,4 +1,5 @@
-// The table of kernels: every operator has a reference and a fast CPU version, and both choices fill every entry.
+// The table of kernels: every operator has a reference and a fast CPU version, and both choices fill every
+// entry.
 #include "kernels/registry.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +46,8 @@ TEST(KernelRegistry, FastMeansVectorCodeAndIsLeftToTheReferenceWithoutIt) {
   EXPECT_EQ(wants_packed_weights(KernelChoice::kFast), vector);
   EXPECT_FALSE(wants_packed_weights(KernelChoice::kReference));
   cpu::limit_isa(cpu::Isa::kPortable);
-  for (const Kernel& kernel : chosen_kernels(KernelChoice::kFast)) EXPECT_EQ(kernel.backend, "ref") << kernel.op;
+  for (const Kernel& kernel : chosen_kernels(KernelChoice::kFast))
+    EXPECT_EQ(kernel.backend, "ref") << kernel.op;
   cpu::limit_isa(cpu::available_isas().back());
 }
 

@@ -59,7 +59,8 @@ class StepFixture {
 };
 
 /// `count` records of random vectors.
-inline std::vector<std::uint8_t> random_records(std::mt19937& rng, const RecordFormat& format, std::int64_t count) {
+inline std::vector<std::uint8_t> random_records(std::mt19937& rng, const RecordFormat& format,
+                                                std::int64_t count) {
   std::vector<std::uint8_t> bytes(zu(count * format.bytes));
   for (std::int64_t i = 0; i < count; ++i) {
     const std::vector<float> x = random_values(rng, format.dim);

@@ -238,13 +238,17 @@ TEST(ModelConfig, UnknownFamiliesAndFieldsAreRefusedByName) {
 }
 
 TEST(ModelConfig, ValuesThatWouldChangeTheMathsAreRefused) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"scoring_func", "\"sigmoid\""}, {"topk_method", "\"greedy\""},
-      {"norm_topk_prob", "false"},     {"hidden_act", "\"gelu\""},
-      {"attention_bias", "true"},      {"tie_word_embeddings", "true"},
-      {"num_key_value_heads", "4"},    {"n_group", "8"},
-      {"first_k_dense_replace", "1"},  {"n_shared_experts", "2"},
-      {"hc_mult", "2"}};
+  const std::pair<const char*, const char*> cases[] = {{"scoring_func", "\"sigmoid\""},
+                                                       {"topk_method", "\"greedy\""},
+                                                       {"norm_topk_prob", "false"},
+                                                       {"hidden_act", "\"gelu\""},
+                                                       {"attention_bias", "true"},
+                                                       {"tie_word_embeddings", "true"},
+                                                       {"num_key_value_heads", "4"},
+                                                       {"n_group", "8"},
+                                                       {"first_k_dense_replace", "1"},
+                                                       {"n_shared_experts", "2"},
+                                                       {"hc_mult", "2"}};
   for (const auto& [field, value] : cases) {
     EXPECT_THAT(error_of(kTiny, {{field, value}}), HasSubstr(std::string("/") + field)) << field;
     EXPECT_THAT(error_of(kDemo, {{std::string("text_config/") + field, value}}), HasSubstr(field)) << field;

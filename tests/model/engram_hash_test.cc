@@ -22,7 +22,8 @@ EngramConfig flash_config() {
 
 std::vector<std::int32_t> ramp(std::int64_t distinct, std::size_t size) {
   std::vector<std::int32_t> map(size);
-  for (std::size_t i = 0; i < size; ++i) map[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % distinct);
+  for (std::size_t i = 0; i < size; ++i)
+    map[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % distinct);
   return map;
 }
 

@@ -29,7 +29,8 @@ class GoldenRun {
  public:
   GoldenRun(const std::string& mode, const Numerics& numerics, KernelChoice kernels)
       : golden_(golden_path(mode)),
-        model_(testing::open_or_die(kModel, {.numerics = numerics, .kernels = kernels, .block_count = 4, .slot_count = 1})) {}
+        model_(testing::open_or_die(
+            kModel, {.numerics = numerics, .kernels = kernels, .block_count = 4, .slot_count = 1})) {}
 
   void run(Observer* observer = nullptr) {
     model_->set_observer(observer);
@@ -81,8 +82,8 @@ class GoldenRun {
     Difference d;
     for (std::size_t r = 0; r < rows.size(); ++r) {
       for (std::size_t i = 0; i < vocab(); ++i) {
-        d.max = std::max<double>(
-            d.max, std::abs(prefill_[static_cast<std::size_t>(rows[r]) * vocab() + i] - want[r * vocab() + i]));
+        d.max = std::max<double>(d.max, std::abs(prefill_[static_cast<std::size_t>(rows[r]) * vocab() + i] -
+                                                 want[r * vocab() + i]));
       }
     }
     return d;
@@ -103,7 +104,8 @@ TEST_P(V41Golden, Fp32WithoutRoundingIsSharp) {
   GoldenRun run("fp32_nofq", Numerics::reference(false), GetParam());
   run.run();
   const Difference prefill = run.columns("prefill"), decode = run.columns("decode"), rows = run.whole_rows();
-  std::printf("fp32_nofq: max |dlogit| prefill %.2e, whole rows %.2e, decode %.2e\n", prefill.max, rows.max, decode.max);
+  std::printf("fp32_nofq: max |dlogit| prefill %.2e, whole rows %.2e, decode %.2e\n", prefill.max, rows.max,
+              decode.max);
   EXPECT_LE(prefill.max, 1e-4);
   EXPECT_LE(rows.max, 1e-4);
   EXPECT_LE(decode.max, 1e-4);
@@ -114,8 +116,8 @@ TEST_P(V41Golden, Fp32WithCacheRoundingAgrees) {
   GoldenRun run("fp32", Numerics::reference(true), GetParam());
   run.run();
   const Difference prefill = run.columns("prefill"), decode = run.columns("decode");
-  std::printf("fp32: argmax %.2f %%, mean |dlogit| %.4f, max %.3f; decode argmax %.1f %%\n", 100 * prefill.argmax_agreement,
-              prefill.mean, prefill.max, 100 * decode.argmax_agreement);
+  std::printf("fp32: argmax %.2f %%, mean |dlogit| %.4f, max %.3f; decode argmax %.1f %%\n",
+              100 * prefill.argmax_agreement, prefill.mean, prefill.max, 100 * decode.argmax_agreement);
   EXPECT_GE(prefill.argmax_agreement, 0.99);
   EXPECT_LE(prefill.mean, 0.02);
 }
@@ -126,9 +128,9 @@ TEST_P(V41Golden, OfficialModeAgreesWithinItsNoise) {
   const Difference prefill = run.columns("prefill"), decode = run.columns("decode");
   std::printf("official: argmax %.2f %%, mean |dlogit| %.4f, max %.3f; decode argmax %.1f %%\n",
               100 * prefill.argmax_agreement, prefill.mean, prefill.max, 100 * decode.argmax_agreement);
-  // With bf16 activations one rounding flip moves everything that follows: two builds of this very code that differ in
-  // the last bit of exp() agree in 94 % of the argmaxes and differ by 0.105 on average (positions 0 to 8 excepted). No implementation can be
-  // held closer to another one than that.
+  // With bf16 activations one rounding flip moves everything that follows: two builds of this very code that
+  // differ in the last bit of exp() agree in 94 % of the argmaxes and differ by 0.105 on average (positions 0
+  // to 8 excepted). No implementation can be held closer to another one than that.
   EXPECT_GE(prefill.argmax_agreement, 0.95);
   EXPECT_LE(prefill.mean, 0.125);
   // Before the first flip the values are the same: the first position sees one key and no noise.

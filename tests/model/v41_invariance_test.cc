@@ -1,5 +1,5 @@
-// A row's bits depend on its sequence's tokens alone: not on chunk borders, not on neighbours, not on what was rolled
-// back. Checked with bit-for-bit equality on the bundled model in official numerics.
+// A row's bits depend on its sequence's tokens alone: not on chunk borders, not on neighbours, not on what
+// was rolled back. Checked with bit-for-bit equality on the bundled model in official numerics.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -36,7 +36,8 @@ class V41Invariance : public ::testing::Test {
 
   static void expect_same(const float* a, const float* b, std::size_t rows, const std::string& what) {
     for (std::size_t r = 0; r < rows; ++r) {
-      ASSERT_EQ(std::memcmp(a + r * vocab(), b + r * vocab(), vocab() * sizeof(float)), 0) << what << ", row " << r;
+      ASSERT_EQ(std::memcmp(a + r * vocab(), b + r * vocab(), vocab() * sizeof(float)), 0)
+          << what << ", row " << r;
     }
   }
 
@@ -70,7 +71,8 @@ class V41Invariance : public ::testing::Test {
     const std::vector<TokenId> tail(prompt.begin() + static_cast<std::ptrdiff_t>(split), prompt.end());
     run_last(runner, head);
     const std::vector<float> rest = runner.append(tail, kMaxTokens);
-    expect_same(whole.data() + split * vocab(), rest.data(), tail.size(), "split at " + std::to_string(split));
+    expect_same(whole.data() + split * vocab(), rest.data(), tail.size(),
+                "split at " + std::to_string(split));
   }
 };
 
@@ -83,8 +85,9 @@ TEST_F(V41Invariance, TokenByTokenEqualsOneShot) {
 
 TEST_F(V41Invariance, DecodeAfterPrefillAtBorders) {
   const std::vector<TokenId> prompt = golden_prompt(400);
-  for (const std::size_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 31, 32, 33, 63, 64, 65, 126, 127, 128, 129, 130, 131, 143, 144, 145, 146,
-                              191, 192, 255, 256, 257, 258, 272, 273, 383, 384, 385, 399, 400}) {
+  for (const std::size_t n :
+       {1,   2,   3,   4,   5,   6,   7,   8,   9,   31,  32,  33,  63,  64,  65,  126, 127, 128, 129,
+        130, 131, 143, 144, 145, 146, 191, 192, 255, 256, 257, 258, 272, 273, 383, 384, 385, 399, 400}) {
     expect_decode_equals_prefill(prompt, n);
   }
 }
@@ -92,7 +95,8 @@ TEST_F(V41Invariance, DecodeAfterPrefillAtBorders) {
 TEST_F(V41Invariance, SplitsAtBorders) {
   const std::vector<TokenId> prompt = golden_prompt(300);
   const std::vector<float> whole = sequence(0).append(prompt, kMaxTokens);
-  for (const std::size_t split : {1, 2, 3, 15, 16, 17, 63, 64, 127, 128, 129, 143, 144, 145, 171, 172, 200, 255, 256, 257, 298, 299}) {
+  for (const std::size_t split :
+       {1, 2, 3, 15, 16, 17, 63, 64, 127, 128, 129, 143, 144, 145, 171, 172, 200, 255, 256, 257, 298, 299}) {
     expect_split_equals_whole(prompt, whole, split);
   }
 }
@@ -122,7 +126,8 @@ TEST_F(V41Invariance, AloneEqualsBatchOf64Others) {
   Runner batched = sequence(1);
   const std::vector<TokenId> head(prompt.begin(), prompt.begin() + 290);
   run_last(batched, head);
-  for (std::size_t i = 290; i < 300; ++i) {  // each step: the prompt's next token among one of every other sequence
+  for (std::size_t i = 290; i < 300;
+       ++i) {  // each step: the prompt's next token among one of every other sequence
     std::vector<std::vector<TokenId>> tokens(65);
     std::vector<Chunk> chunks;
     const std::size_t place = random() % 65;
@@ -134,12 +139,14 @@ TEST_F(V41Invariance, AloneEqualsBatchOf64Others) {
     ASSERT_TRUE(model().forward(chunks).ok());
     std::vector<float> logits(vocab());
     ASSERT_TRUE(model().logits(static_cast<std::int64_t>(place), 1, logits).ok());
-    for (std::size_t k = 0; k < 65; ++k) (k == place ? batched : others[k > place ? k - 1 : k]).commit(tokens[k]);
+    for (std::size_t k = 0; k < 65; ++k)
+      (k == place ? batched : others[k > place ? k - 1 : k]).commit(tokens[k]);
     if (i == 299) expect_same(expected.data(), logits.data(), 1, "in a batch of 65");
   }
 }
 
-// Preemption throws a sequence's cache away and prefills prompt and answer again, in another slot and other blocks.
+// Preemption throws a sequence's cache away and prefills prompt and answer again, in another slot and other
+// blocks.
 TEST_F(V41Invariance, RecomputationAfterPreemption) {
   const std::vector<TokenId> ids = golden_prompt(320);
   const std::vector<TokenId> prompt(ids.begin(), ids.begin() + 250), answer(ids.begin() + 250, ids.end());

@@ -1,4 +1,5 @@
-// Whole texts against the official reference: greedy answers step by step, and perplexity of held-out documents.
+// Whole texts against the official reference: greedy answers step by step, and perplexity of held-out
+// documents.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +50,8 @@ TEST_P(V41Text, GreedyAnswersFollowTheReference) {
   const auto vocab = model->vocab_size();
   std::int64_t steps = 0, agreed = 0, sure = 0;
   for (const Json& item : golden().find("greedy")->find(mode)->as_array()) {
-    const std::vector<TokenId> prompt = tokens_of(*item.find("prompt_ids")), answer = tokens_of(*item.find("ids"));
+    const std::vector<TokenId> prompt = tokens_of(*item.find("prompt_ids")),
+                               answer = tokens_of(*item.find("ids"));
     const JsonArray& gaps = item.find("top2_gap")->as_array();
     std::vector<TokenId> fed = prompt;
     fed.insert(fed.end(), answer.begin(), answer.end() - 1);
@@ -60,7 +62,8 @@ TEST_P(V41Text, GreedyAnswersFollowTheReference) {
       agreed += same ? 1 : 0;
       if (gaps[i].as_double() > 0.5) {
         ++sure;
-        EXPECT_TRUE(same) << item.find("prompt")->as_string() << " step " << i << ", gap " << gaps[i].as_double();
+        EXPECT_TRUE(same) << item.find("prompt")->as_string() << " step " << i << ", gap "
+                          << gaps[i].as_double();
       }
     }
   }
@@ -112,7 +115,8 @@ TEST(V41TextSlow, PerplexityOfAllDocuments) {
     all.tokens += one.tokens;
   }
   const double perplexity = std::exp(all.nll / static_cast<double>(all.tokens));
-  std::printf("perplexity %.4f over %lld tokens (reference 49.7322)\n", perplexity, static_cast<long long>(all.tokens));
+  std::printf("perplexity %.4f over %lld tokens (reference 49.7322)\n", perplexity,
+              static_cast<long long>(all.tokens));
   EXPECT_EQ(all.tokens, 23908);
   EXPECT_NEAR(perplexity / 49.7321577, 1.0, 0.003);
 }

@@ -1,6 +1,6 @@
-// Discrete choices of the V4.1 pass against the official reference: table rows, experts, selected history. With fp32
-// activations they are equal until the first FP4/FP8 rounding flip, so the first layers are held to equality and
-// later ones to a share.
+// Discrete choices of the V4.1 pass against the official reference: table rows, experts, selected history.
+// With fp32 activations they are equal until the first FP4/FP8 rounding flip, so the first layers are held to
+// equality and later ones to a share.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,8 +27,8 @@ class ChoiceRecorder : public Observer {
     std::vector<std::int32_t>& all = choices_[{std::string(name), layer}];
     all.insert(all.end(), values, values + rows * width);
   }
-  std::vector<std::int64_t> row(const std::string& name, std::int64_t layer, std::int64_t row, std::int64_t width,
-                                std::int64_t used) const {
+  std::vector<std::int64_t> row(const std::string& name, std::int64_t layer, std::int64_t row,
+                                std::int64_t width, std::int64_t used) const {
     const std::vector<std::int32_t>& all = choices_.at({name, layer});
     const auto begin = all.begin() + row * width;
     std::vector<std::int64_t> out(begin, begin + used);
@@ -94,7 +94,8 @@ TEST_F(V41Trace, RoutersChooseTheSameExperts) {
       }
     }
   }
-  std::printf("router choices: %lld of %lld equal\n", static_cast<long long>(equal), static_cast<long long>(all));
+  std::printf("router choices: %lld of %lld equal\n", static_cast<long long>(equal),
+              static_cast<long long>(all));
   EXPECT_GE(static_cast<double>(equal), 0.98 * static_cast<double>(all));
 }
 
@@ -113,7 +114,8 @@ TEST_F(V41Trace, IndexersSelectTheSameRows) {
       std::sort(expected.begin(), expected.end());
       ASSERT_EQ(got.size(), expected.size()) << "layer " << layer << ", row " << rows[i];
       std::vector<std::int64_t> both;
-      std::set_intersection(got.begin(), got.end(), expected.begin(), expected.end(), std::back_inserter(both));
+      std::set_intersection(got.begin(), got.end(), expected.begin(), expected.end(),
+                            std::back_inserter(both));
       shared += static_cast<std::int64_t>(both.size());
       all += static_cast<std::int64_t>(expected.size());
       if (layer == 2) {
@@ -121,7 +123,8 @@ TEST_F(V41Trace, IndexersSelectTheSameRows) {
       }
     }
   }
-  std::printf("selected rows: %lld of %lld equal\n", static_cast<long long>(shared), static_cast<long long>(all));
+  std::printf("selected rows: %lld of %lld equal\n", static_cast<long long>(shared),
+              static_cast<long long>(all));
   EXPECT_GE(static_cast<double>(shared), 0.98 * static_cast<double>(all));
 }
 

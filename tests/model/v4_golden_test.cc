@@ -1,5 +1,6 @@
-// The V4 forward pass against values computed by another implementation (fp32, without FP8/FP4 cache rounding) on a random
-// checkpoint of 6 layers: 2 window-only, 2 of ratio 4, 2 of ratio 128; the first 2 route by token id.
+// The V4 forward pass against values computed by another implementation (fp32, without FP8/FP4 cache
+// rounding) on a random checkpoint of 6 layers: 2 window-only, 2 of ratio 4, 2 of ratio 128; the first 2
+// route by token id.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,8 +59,11 @@ Difference difference(const std::vector<float>& have, const std::vector<float>& 
 class V4Golden : public ::testing::TestWithParam<KernelChoice> {
  protected:
   std::unique_ptr<Decoder> open() const {
-    return testing::open_or_die(
-        kModel, {.numerics = Numerics::reference(false), .kernels = GetParam(), .block_count = 4, .slot_count = 1, .threads = 1});
+    return testing::open_or_die(kModel, {.numerics = Numerics::reference(false),
+                                         .kernels = GetParam(),
+                                         .block_count = 4,
+                                         .slot_count = 1,
+                                         .threads = 1});
   }
 };
 
@@ -99,10 +103,11 @@ TEST_P(V4Golden, LogitsAgree) {
     const float* row = decode.data() + t * vocab;
     EXPECT_EQ(std::max_element(row, row + vocab) - row, next[t * 8]) << "decode step " << t;
   }
-  std::printf("columns: mean |dlogit| %.2e, max %.2e; whole rows max %.2e; decode mean %.2e, max %.2e\n", columns.mean,
-              columns.max, rows.max, steps.mean, steps.max);
-  // One prefill position sits on a router near-tie of the last layers, and the decode steps see it in their window: a
-  // float64 computation of the network differs from the stored values by the same 5.18e-5, 1.33e-4 and 1.6e-3.
+  std::printf("columns: mean |dlogit| %.2e, max %.2e; whole rows max %.2e; decode mean %.2e, max %.2e\n",
+              columns.mean, columns.max, rows.max, steps.mean, steps.max);
+  // One prefill position sits on a router near-tie of the last layers, and the decode steps see it in their
+  // window: a float64 computation of the network differs from the stored values by the same 5.18e-5, 1.33e-4
+  // and 1.6e-3.
   EXPECT_LE(columns.mean, 1e-4);
   EXPECT_LE(columns.max, 0.1);
   EXPECT_LE(rows.max, 1e-3);
@@ -129,7 +134,9 @@ TEST_P(V4Golden, StreamsAgreeAfterEveryLayer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, V4Golden, ::testing::Values(KernelChoice::kReference, KernelChoice::kFast),
-                         [](const auto& i) { return i.param == KernelChoice::kReference ? "reference" : "fast"; });
+                         [](const auto& i) {
+                           return i.param == KernelChoice::kReference ? "reference" : "fast";
+                         });
 
 }  // namespace
 }  // namespace deepinfer

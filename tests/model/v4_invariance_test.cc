@@ -1,5 +1,6 @@
-// A row's logits are the same bits whatever else runs: however its sequence is cut into chunks, whichever sequences share the
-// step, whatever was rolled back before, whoever used the slot and the blocks earlier. The V4 family, with both kernel choices.
+// A row's logits are the same bits whatever else runs: however its sequence is cut into chunks, whichever
+// sequences share the step, whatever was rolled back before, whoever used the slot and the blocks earlier.
+// The V4 family, with both kernel choices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,8 +45,11 @@ class V4Invariance : public ::testing::TestWithParam<Case> {
   }
 
   std::unique_ptr<Decoder> open() const {
-    return testing::open_or_die(
-        kModel, {.kernels = GetParam().kernels, .max_rows = kMaxRows, .block_count = 64, .slot_count = 8, .threads = 1});
+    return testing::open_or_die(kModel, {.kernels = GetParam().kernels,
+                                         .max_rows = kMaxRows,
+                                         .block_count = 64,
+                                         .slot_count = 8,
+                                         .threads = 1});
   }
   bool fast() const { return GetParam().kernels == KernelChoice::kFast; }
   std::vector<TokenId> tokens(std::int64_t count) { return random_tokens(rng_, count, model_->vocab_size()); }
@@ -69,14 +73,17 @@ class V4Invariance : public ::testing::TestWithParam<Case> {
   }
 
   // Is `part` equal to the rows of `all` that start at row `begin`?
-  ::testing::AssertionResult same_rows(const std::vector<float>& part, const std::vector<float>& all, std::int64_t begin) {
+  ::testing::AssertionResult same_rows(const std::vector<float>& part, const std::vector<float>& all,
+                                       std::int64_t begin) {
     const std::size_t offset = static_cast<std::size_t>(begin) * vocab();
     DI_CHECK(offset + part.size() <= all.size(), "rows outside");
-    if (std::memcmp(part.data(), all.data() + offset, part.size() * sizeof(float)) == 0) return ::testing::AssertionSuccess();
+    if (std::memcmp(part.data(), all.data() + offset, part.size() * sizeof(float)) == 0)
+      return ::testing::AssertionSuccess();
     for (std::size_t i = 0; i < part.size(); ++i) {
       if (part[i] != all[offset + i]) {
-        return ::testing::AssertionFailure() << "row " << begin + static_cast<std::int64_t>(i / vocab()) << ", token "
-                                             << i % vocab() << ": " << part[i] << " instead of " << all[offset + i];
+        return ::testing::AssertionFailure()
+               << "row " << begin + static_cast<std::int64_t>(i / vocab()) << ", token " << i % vocab()
+               << ": " << part[i] << " instead of " << all[offset + i];
       }
     }
     return ::testing::AssertionFailure() << "equal values of different bits";
@@ -87,8 +94,8 @@ class V4Invariance : public ::testing::TestWithParam<Case> {
   std::unique_ptr<Decoder> model_;
 };
 
-// For every split of one prompt: prefilling up to it, decoding one token on top, and running all of the rest as a second
-// chunk (after taking the decoded row back) give the rows of the one prefill.
+// For every split of one prompt: prefilling up to it, decoding one token on top, and running all of the rest
+// as a second chunk (after taking the decoded row back) give the rows of the one prefill.
 TEST_P(V4Invariance, EveryLengthAndEverySplitGivesTheSameBits) {
   constexpr std::int64_t kLength = 300;
   const std::vector<TokenId> prompt = tokens(kLength);
@@ -97,9 +104,11 @@ TEST_P(V4Invariance, EveryLengthAndEverySplitGivesTheSameBits) {
     const std::int64_t phase = split % 128;  // borders of the window and of the groups
     if (split % GetParam().stride != 0 && phase > 1 && phase != 127) continue;
     Runner runner(*model_, 1, 8, 512);
-    ASSERT_TRUE(same_rows(append(runner, slice(prompt, 0, split), split - 1), want, split - 1)) << "prefill of " << split;
+    ASSERT_TRUE(same_rows(append(runner, slice(prompt, 0, split), split - 1), want, split - 1))
+        << "prefill of " << split;
     if (split == kLength) break;
-    ASSERT_TRUE(same_rows(append(runner, slice(prompt, split, split + 1), 0), want, split)) << "decode after " << split;
+    ASSERT_TRUE(same_rows(append(runner, slice(prompt, split, split + 1), 0), want, split))
+        << "decode after " << split;
     runner.roll_back(1);
     const std::int64_t rest = kLength - split;
     const std::int64_t shown = std::min<std::int64_t>(rest, 2);
@@ -112,7 +121,8 @@ TEST_P(V4Invariance, EveryChunkSizeGivesTheSameBits) {
   const std::int64_t length = fast() ? 700 : 280;
   const std::vector<TokenId> prompt = tokens(length);
   const std::vector<float> want = whole(prompt);
-  for (const std::int64_t chunk : {1, 2, 3, 7, 16, 63, 64, 127, 128, 129, 144, 145, 255, 256, 257, 512, 699}) {
+  for (const std::int64_t chunk :
+       {1, 2, 3, 7, 16, 63, 64, 127, 128, 129, 144, 145, 255, 256, 257, 512, 699}) {
     if (!fast() && (chunk < 127 || chunk > 129)) continue;
     Runner runner(*model_, 2, 12, kMaxRows);
     for (std::int64_t begin = 0; begin < length; begin += chunk) {
@@ -149,11 +159,13 @@ TEST_P(V4Invariance, ASequenceInABatchEqualsItselfAlone) {
       const std::int64_t left = static_cast<std::int64_t>(prompts[s].size()) - begin;
       const std::int64_t most = rng_() % 2 == 0 ? 1 : 120;
       parts.push_back(
-          slice(prompts[s], begin, begin + std::uniform_int_distribution<std::int64_t>(1, std::min(most, left))(rng_)));
+          slice(prompts[s], begin,
+                begin + std::uniform_int_distribution<std::int64_t>(1, std::min(most, left))(rng_)));
     }
     std::vector<Chunk> chunks;
     for (std::size_t i = 0; i < members.size(); ++i) {
-      chunks.push_back(runners[members[i]].next_chunk(parts[i], static_cast<std::int64_t>(parts[i].size()) - 1));
+      chunks.push_back(
+          runners[members[i]].next_chunk(parts[i], static_cast<std::int64_t>(parts[i].size()) - 1));
     }
     ASSERT_TRUE(model_->forward(chunks).ok());
     for (std::size_t i = 0; i < members.size(); ++i) {
@@ -180,7 +192,8 @@ TEST_P(V4Invariance, RowsRolledBackNeverHappened) {
     while (runner.length() < length) {
       // Wrong tokens first (a rejected draft), at most what may be taken back.
       const std::int64_t wrong = std::uniform_int_distribution<std::int64_t>(0, kMaxRollbackRows)(rng_);
-      const std::int64_t right = std::uniform_int_distribution<std::int64_t>(1, round % 2 == 0 ? 24 : 150)(rng_);
+      const std::int64_t right =
+          std::uniform_int_distribution<std::int64_t>(1, round % 2 == 0 ? 24 : 150)(rng_);
       const std::int64_t end = std::min(length, runner.length() + right);
       std::vector<TokenId> part = slice(prompt, runner.length(), end);
       const std::vector<TokenId> rejected = tokens(wrong);
@@ -219,10 +232,10 @@ TEST_P(V4Invariance, FastKernelsEqualTheReference) {
   EXPECT_TRUE(same_rows(slow.append(prompt, 64), whole(prompt), 0));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Kernels, V4Invariance,
-    ::testing::Values(Case{"fast", KernelChoice::kFast, 1}, Case{"reference", KernelChoice::kReference, 99}),
-    [](const auto& i) { return i.param.name; });
+INSTANTIATE_TEST_SUITE_P(Kernels, V4Invariance,
+                         ::testing::Values(Case{"fast", KernelChoice::kFast, 1},
+                                           Case{"reference", KernelChoice::kReference, 99}),
+                         [](const auto& i) { return i.param.name; });
 
 }  // namespace
 }  // namespace deepinfer

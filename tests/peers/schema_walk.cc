@@ -1,7 +1,8 @@
 // Random walks through the masks of schemas, for check_generated.py:
 //   schema_walk FILE.jsonl SEED WALKS
 // A line of FILE has a "schema". For each schema that compiles, WALKS texts are written, one JSON line each:
-// {"line": n, "text": "..."}; a text that did not end within its budget is left out. Schemas in strict mode only.
+// {"line": n, "text": "..."}; a text that did not end within its budget is left out. Schemas in strict mode
+// only.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -40,7 +41,8 @@ bool walk(const GrammarPtr& grammar, std::mt19937& rng, std::string& text) {
     int pick = -1;
     if (step > 60 || rng() % 3 == 0) {
       for (const char c : {'"', ']', '}', ':', ','}) {
-        if (pick < 0 && allowed(static_cast<unsigned char>(c)) && rng() % 8 != 0) pick = static_cast<unsigned char>(c);
+        if (pick < 0 && allowed(static_cast<unsigned char>(c)) && rng() % 8 != 0)
+          pick = static_cast<unsigned char>(c);
       }
     }
     if (pick < 0) {

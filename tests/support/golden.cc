@@ -21,7 +21,9 @@ const TensorView& Golden::tensor(const std::string& name) const {
   return *view;
 }
 
-std::vector<float> Golden::floats(const std::string& name) const { return to_f32(tensor(name)).value(); }
+std::vector<float> Golden::floats(const std::string& name) const {
+  return to_f32(tensor(name)).value();
+}
 
 std::vector<std::int64_t> Golden::ints(const std::string& name) const {
   const TensorView& view = tensor(name);
@@ -40,9 +42,12 @@ std::vector<std::int64_t> Golden::ints(const std::string& name) const {
   return out;
 }
 
-Shape Golden::shape(const std::string& name) const { return tensor(name).shape; }
+Shape Golden::shape(const std::string& name) const {
+  return tensor(name).shape;
+}
 
-Runner::Runner(Model& model, SlotId slot, BlockId first_block, std::int64_t max_tokens) : model_(model), slot_(slot) {
+Runner::Runner(Model& model, SlotId slot, BlockId first_block, std::int64_t max_tokens)
+    : model_(model), slot_(slot) {
   const std::int64_t count = (max_tokens + kBlockTokens - 1) / kBlockTokens;
   for (std::int64_t b = 0; b < count; ++b) blocks_.push_back(first_block + static_cast<BlockId>(b));
 }
@@ -80,6 +85,8 @@ std::unique_ptr<Decoder> open_or_die(const std::string& folder, const ModelOptio
   return std::move(model).value();
 }
 
-std::vector<TokenId> to_tokens(const std::vector<std::int64_t>& ids) { return {ids.begin(), ids.end()}; }
+std::vector<TokenId> to_tokens(const std::vector<std::int64_t>& ids) {
+  return {ids.begin(), ids.end()};
+}
 
 }  // namespace deepinfer::testing

@@ -92,7 +92,8 @@ std::optional<Decimal> parse_decimal(std::string_view text) {
 Decimal decimal_from_int(std::int64_t value) {
   Decimal out;
   const bool negative = value < 0;
-  const std::uint64_t magnitude = negative ? ~static_cast<std::uint64_t>(value) + 1 : static_cast<std::uint64_t>(value);
+  const std::uint64_t magnitude =
+      negative ? ~static_cast<std::uint64_t>(value) + 1 : static_cast<std::uint64_t>(value);
   out.digits = std::to_string(magnitude);
   out.negative = negative;
   normalise(out);
@@ -109,7 +110,8 @@ int compare(const Decimal& a, const Decimal& b) {
 
 std::optional<std::int64_t> to_int64(const Decimal& value) {
   if (value.is_zero()) return 0;
-  if (!value.is_integer() || static_cast<std::int64_t>(value.digits.size()) + value.exponent > 18) return std::nullopt;
+  if (!value.is_integer() || static_cast<std::int64_t>(value.digits.size()) + value.exponent > 18)
+    return std::nullopt;
   std::int64_t out = 0;
   for (const char c : value.digits) out = out * 10 + (c - '0');
   for (std::int64_t i = 0; i < value.exponent; ++i) out *= 10;
@@ -118,7 +120,8 @@ std::optional<std::int64_t> to_int64(const Decimal& value) {
 
 std::optional<bool> is_multiple_of(const Decimal& value, const Decimal& step) {
   if (value.is_zero()) return true;
-  // value / step is integral when digits_v * 10^(ev-e) is divisible by digits_s * 10^(es-e), e the lower exponent.
+  // value / step is integral when digits_v * 10^(ev-e) is divisible by digits_s * 10^(es-e), e the lower
+  // exponent.
   const std::int64_t low = std::min(value.exponent, step.exponent);
   if (static_cast<std::int64_t>(step.digits.size()) + (step.exponent - low) > 17) return std::nullopt;
   std::int64_t modulus = 0;
@@ -126,7 +129,8 @@ std::optional<bool> is_multiple_of(const Decimal& value, const Decimal& step) {
   for (std::int64_t i = low; i < step.exponent; ++i) modulus *= 10;
   __extension__ using Wide = unsigned __int128;
   Wide rest = 0;
-  for (const char c : value.digits) rest = (rest * 10 + static_cast<unsigned>(c - '0')) % static_cast<Wide>(modulus);
+  for (const char c : value.digits)
+    rest = (rest * 10 + static_cast<unsigned>(c - '0')) % static_cast<Wide>(modulus);
   for (std::int64_t i = low; i < value.exponent; ++i) rest = rest * 10 % static_cast<Wide>(modulus);
   return rest == 0;
 }

@@ -1,6 +1,6 @@
 // Exact decimal numbers: what a JSON number says, never rounded to a double. A value is
-// sign * digits * 10^exponent with no leading or trailing zero in `digits`; zero has no digits at all, so equal
-// numbers have equal fields ("1.0" and "1" are the same value, "-0" is zero).
+// sign * digits * 10^exponent with no leading or trailing zero in `digits`; zero has no digits at all, so
+// equal numbers have equal fields ("1.0" and "1" are the same value, "-0" is zero).
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ int compare(const Decimal& a, const Decimal& b);
 /// The value as an int64 when it is an integer that fits.
 std::optional<std::int64_t> to_int64(const Decimal& value);
 
-/// Whether `value` is an integral multiple of `step` (> 0); nothing when the digits are too many to tell cheaply.
+/// Whether `value` is an integral multiple of `step` (> 0); nothing when the digits are too many to tell
+/// cheaply.
 std::optional<bool> is_multiple_of(const Decimal& value, const Decimal& step);
 
 }  // namespace deepinfer::schema

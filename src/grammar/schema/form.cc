@@ -59,7 +59,8 @@ bool holds(const NumberBranch& b, const Decimal& value) {
   return std::find(b.excluded.begin(), b.excluded.end(), value) == b.excluded.end();
 }
 
-// Where a name's value in `branch` comes from when the branch does not name it: every rule whose keys hold it.
+// Where a name's value in `branch` comes from when the branch does not name it: every rule whose keys hold
+// it.
 Result<NodeId> ruled_value(const ObjectBranch& branch, const std::string& name, FormContext& context) {
   NodeId value = kAnyNode;
   for (const ObjectBranch::Rule& rule : branch.rules) {
@@ -69,7 +70,8 @@ Result<NodeId> ruled_value(const ObjectBranch& branch, const std::string& name, 
   return value;
 }
 
-// With named members only: an `exists` that one name alone can satisfy makes that name required. False when none can.
+// With named members only: an `exists` that one name alone can satisfy makes that name required. False when
+// none can.
 bool settle_exists(ObjectBranch& b, FormContext& context) {
   std::vector<ObjectBranch::Exists> kept;
   for (ObjectBranch::Exists& e : b.exists) {
@@ -155,8 +157,10 @@ bool tidy(NumberBranch& b) {
 std::optional<NumberBranch> intersect(const NumberBranch& a, const NumberBranch& b) {
   NumberBranch out = a;
   if (a.integral != b.integral) {
-    if (a.integral == NumberBranch::Integral::kEither) out.integral = b.integral;
-    else if (b.integral != NumberBranch::Integral::kEither) return std::nullopt;
+    if (a.integral == NumberBranch::Integral::kEither)
+      out.integral = b.integral;
+    else if (b.integral != NumberBranch::Integral::kEither)
+      return std::nullopt;
   }
   out.plain = a.plain || b.plain;
   if (b.low) tighten_low(out, *b.low, b.low_open);
@@ -233,7 +237,8 @@ bool tidy(ArrayBranch& b, FormContext& context) {
   return b.min_items <= b.max_items;
 }
 
-Result<std::optional<ArrayBranch>> intersect(const ArrayBranch& a, const ArrayBranch& b, FormContext& context) {
+Result<std::optional<ArrayBranch>> intersect(const ArrayBranch& a, const ArrayBranch& b,
+                                             FormContext& context) {
   ArrayBranch out;
   const auto length = static_cast<std::int64_t>(std::max(a.prefix.size(), b.prefix.size()));
   for (std::int64_t i = 0; i < length; ++i) {
@@ -275,7 +280,8 @@ bool tidy(ObjectBranch& b, FormContext& context) {
     b.rules.assign(1, {StringBranch{}, kNeverNode});
   }
   if (closed && !settle_exists(b, context)) return false;
-  required = std::count_if(b.properties.begin(), b.properties.end(), [](const auto& p) { return p.required; });
+  required =
+      std::count_if(b.properties.begin(), b.properties.end(), [](const auto& p) { return p.required; });
   b.min_properties = std::max(b.min_properties, required);
   return b.min_properties <= b.max_properties;
 }
@@ -307,7 +313,8 @@ bool covered(const ObjectBranch& a, const ObjectBranch& b, FormContext& context)
   });
 }
 
-Result<std::optional<ObjectBranch>> intersect(const ObjectBranch& a, const ObjectBranch& b, FormContext& context) {
+Result<std::optional<ObjectBranch>> intersect(const ObjectBranch& a, const ObjectBranch& b,
+                                              FormContext& context) {
   ObjectBranch out;
   const NameIndex in_a = index_names(a), in_b = index_names(b);
   for (const ObjectBranch::Property& p : a.properties) {
@@ -361,8 +368,10 @@ Result<Form> intersect(const Form& a, const Form& b, FormContext& context) {
   out.null = a.null && b.null;
   out.falsity = a.falsity && b.falsity;
   out.truth = a.truth && b.truth;
-  if (a.numbers.size() * b.numbers.size() > kMaxBranches * 8 || a.strings.size() * b.strings.size() > kMaxBranches * 8 ||
-      a.arrays.size() * b.arrays.size() > kMaxBranches * 2 || a.objects.size() * b.objects.size() > kMaxBranches * 8) {
+  if (a.numbers.size() * b.numbers.size() > kMaxBranches * 8 ||
+      a.strings.size() * b.strings.size() > kMaxBranches * 8 ||
+      a.arrays.size() * b.arrays.size() > kMaxBranches * 2 ||
+      a.objects.size() * b.objects.size() > kMaxBranches * 8) {
     return too_entangled();
   }
   for (const auto& x : a.numbers) {
@@ -407,8 +416,10 @@ Status unite(Form& into, Form from) {
     // Finite sets add up; an equal branch adds nothing.
     const auto finite = std::find_if(into.strings.begin(), into.strings.end(),
                                      [&](const StringBranch& x) { return (x.one_of && s.one_of) || x == s; });
-    if (finite == into.strings.end()) into.strings.push_back(std::move(s));
-    else if (finite->one_of && s.one_of) finite->one_of->insert(s.one_of->begin(), s.one_of->end());
+    if (finite == into.strings.end())
+      into.strings.push_back(std::move(s));
+    else if (finite->one_of && s.one_of)
+      finite->one_of->insert(s.one_of->begin(), s.one_of->end());
   }
   const bool fits = move_all(into.numbers, from.numbers) && move_all(into.arrays, from.arrays) &&
                     move_all(into.objects, from.objects);

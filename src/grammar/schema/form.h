@@ -1,8 +1,9 @@
 // The normal form of a schema: for each JSON type, a union of branches, each branch a conjunction of plain
 // constraints. Instances have exactly one type, so the types never multiply each other; `anyOf` is a union of
-// forms, `allOf` an intersection, and `not` a form again. Values inside arrays and objects are named by NodeId
-// (node_table.h) and normalised only when they are asked for, which is what makes recursive schemas finite.
-// Values; no thread rule. Cost of an intersection: the product of the branch counts, bounded by kMaxBranches.
+// forms, `allOf` an intersection, and `not` a form again. Values inside arrays and objects are named by
+// NodeId (node_table.h) and normalised only when they are asked for, which is what makes recursive schemas
+// finite. Values; no thread rule. Cost of an intersection: the product of the branch counts, bounded by
+// kMaxBranches.
 #pragma once
 
 #include <cstdint>
@@ -115,7 +116,8 @@ struct Form {
   static Form any();
   static Form never() { return {}; }
   bool is_never() const {
-    return !null && !falsity && !truth && numbers.empty() && strings.empty() && arrays.empty() && objects.empty();
+    return !null && !falsity && !truth && numbers.empty() && strings.empty() && arrays.empty() &&
+           objects.empty();
   }
 };
 
@@ -145,11 +147,13 @@ Status unite(Form& into, Form from);
 /// Intersections of single branches; empty optional when nothing can satisfy both.
 std::optional<NumberBranch> intersect(const NumberBranch& a, const NumberBranch& b);
 std::optional<StringBranch> intersect(const StringBranch& a, const StringBranch& b, FormContext& context);
-Result<std::optional<ArrayBranch>> intersect(const ArrayBranch& a, const ArrayBranch& b, FormContext& context);
-Result<std::optional<ObjectBranch>> intersect(const ObjectBranch& a, const ObjectBranch& b, FormContext& context);
+Result<std::optional<ArrayBranch>> intersect(const ArrayBranch& a, const ArrayBranch& b,
+                                             FormContext& context);
+Result<std::optional<ObjectBranch>> intersect(const ObjectBranch& a, const ObjectBranch& b,
+                                              FormContext& context);
 
-/// False when the branch surely holds no value. Applies what follows from the other fields (a required name that
-/// may not appear, more prefix elements than max_items).
+/// False when the branch surely holds no value. Applies what follows from the other fields (a required name
+/// that may not appear, more prefix elements than max_items).
 bool tidy(NumberBranch& branch);
 bool tidy(ArrayBranch& branch, FormContext& context);
 bool tidy(ObjectBranch& branch, FormContext& context);

@@ -11,7 +11,8 @@ using grammar::LoopArm;
 
 namespace {
 
-constexpr std::int64_t kMaxTrackedContains = 16;  // arms an element is split into, one per number already found
+constexpr std::int64_t kMaxTrackedContains =
+    16;  // arms an element is split into, one per number already found
 
 std::uint32_t narrow(std::int64_t value) {
   return value >= std::int64_t{kUnbounded} ? kUnbounded : static_cast<std::uint32_t>(value);
@@ -98,8 +99,8 @@ void GrammarWriter::write_node(std::size_t index) {
 }
 
 grammar::Symbol GrammarWriter::enclosed(RegexId open, Symbol inside, bool may_be_empty, RegexId close) {
-  const Symbol filled =
-      builder_.sequence({builder_.lexeme(pool_.concat(open, gap_)), inside, builder_.lexeme(pool_.concat(gap_, close))});
+  const Symbol filled = builder_.sequence(
+      {builder_.lexeme(pool_.concat(open, gap_)), inside, builder_.lexeme(pool_.concat(gap_, close))});
   if (!may_be_empty) return filled;
   return builder_.alternatives({builder_.lexeme(pool_.concat({open, gap_, close})), filled});
 }
@@ -107,7 +108,8 @@ grammar::Symbol GrammarWriter::enclosed(RegexId open, Symbol inside, bool may_be
 grammar::Symbol GrammarWriter::member_symbol(const Member& member) {
   const RegexId head = pool_.concat(member.key, colon_);
   const Plan& value = plans_[plan_index_.at(member.value)];
-  if (value.objects.empty() && value.arrays.empty()) return builder_.lexeme(pool_.concat(head, value.scalars));
+  if (value.objects.empty() && value.arrays.empty())
+    return builder_.lexeme(pool_.concat(head, value.scalars));
   return builder_.sequence({builder_.lexeme(head), symbol_of(member.value)});
 }
 
@@ -116,8 +118,10 @@ grammar::Symbol GrammarWriter::member_symbol(const Member& member) {
 bool GrammarWriter::write_ordered(const ObjectPlan& plan, Loop& loop) {
   const auto names = static_cast<std::uint32_t>(plan.required.size());
   const std::int64_t required = std::count(plan.required.begin(), plan.required.end(), true);
-  const bool bounded = plan.min_properties > required || plan.max_properties < static_cast<std::int64_t>(names);
-  const bool open = std::any_of(plan.members.begin(), plan.members.end(), [](const Member& m) { return m.name < 0; });
+  const bool bounded =
+      plan.min_properties > required || plan.max_properties < static_cast<std::int64_t>(names);
+  const bool open =
+      std::any_of(plan.members.begin(), plan.members.end(), [](const Member& m) { return m.name < 0; });
   if (!plan.eligible.empty() || bounded || (open && plan.max_properties != kNoLimit)) return false;
   std::vector<std::uint32_t> earliest(names + 1, 0);  // the least position from which name k may be written
   for (std::uint32_t k = 0; k < names; ++k) earliest[k + 1] = plan.required[k] ? k + 1 : earliest[k];
@@ -166,8 +170,10 @@ void GrammarWriter::write_free(const ObjectPlan& plan, Loop& loop) {
       // Do not use up the last member that could still satisfy an `exists`.
       for (std::uint32_t e = 0; e < plan.eligible.size(); ++e) {
         const auto& able = plan.eligible[e];
-        const bool satisfies = std::find(m.satisfies.begin(), m.satisfies.end(), static_cast<int>(e)) != m.satisfies.end();
-        if (satisfies || plan.open_exists[e] || std::find(able.begin(), able.end(), m.name) == able.end()) continue;
+        const bool satisfies =
+            std::find(m.satisfies.begin(), m.satisfies.end(), static_cast<int>(e)) != m.satisfies.end();
+        if (satisfies || plan.open_exists[e] || std::find(able.begin(), able.end(), m.name) == able.end())
+          continue;
         std::vector<grammar::BitLiteral> clause{{names + e, true}};
         for (const int other : able) {
           if (other != m.name) clause.push_back({static_cast<std::uint32_t>(other), false});
@@ -205,8 +211,8 @@ grammar::Symbol GrammarWriter::write_object(const ObjectPlan& plan) {
   return enclosed(open, builder_.loop(std::move(loop)), may_be_empty, close);
 }
 
-// An arm for one kind of element. In an array of bounded length an element that does not count for a `contains` must
-// leave room for those still missing, so there is one arm for each number already found.
+// An arm for one kind of element. In an array of bounded length an element that does not count for a
+// `contains` must leave room for those still missing, so there is one arm for each number already found.
 void GrammarWriter::write_element(const ArrayPlan& plan, const Element& element, Loop& loop) {
   LoopArm arm;
   arm.body = symbol_of(element.value);
@@ -216,7 +222,8 @@ void GrammarWriter::write_element(const ArrayPlan& plan, const Element& element,
   for (const int c : element.counts) {
     const ArrayBranch::Contains& contains = plan.contains[static_cast<std::size_t>(c)];
     const auto counter = static_cast<std::uint32_t>(c) + 1;
-    if (contains.max_count != kNoLimit) arm.guard.counters.push_back({counter, 0, narrow(contains.max_count - 1)});
+    if (contains.max_count != kNoLimit)
+      arm.guard.counters.push_back({counter, 0, narrow(contains.max_count - 1)});
     arm.update.add.push_back({counter, 1});
   }
   const bool counts = !element.counts.empty();
@@ -239,21 +246,24 @@ void GrammarWriter::write_element(const ArrayPlan& plan, const Element& element,
 grammar::Symbol GrammarWriter::write_array(const ArrayPlan& plan) {
   const RegexId open = pool_.byte('['), close = pool_.byte(']');
   const RegexId none = pool_.concat({open, gap_, close});
-  const bool may_be_empty = plan.min_items == 0 && std::all_of(plan.contains.begin(), plan.contains.end(),
-                                                               [](const auto& c) { return c.min_count == 0; });
+  const bool may_be_empty =
+      plan.min_items == 0 &&
+      std::all_of(plan.contains.begin(), plan.contains.end(), [](const auto& c) { return c.min_count == 0; });
   const Symbol separator = builder_.lexeme(comma_);
   const std::int64_t least = std::max<std::int64_t>(plan.min_items, 1);
   if (plan.max_items == 0) return builder_.lexeme(none);
   if (plan.plain) {
     if (!usable(plan.elements[0].value)) return builder_.lexeme(none);
     const Symbol item = symbol_of(plan.elements[0].value);
-    return enclosed(open, builder_.repeat(item, narrow(least), narrow(plan.max_items), separator), may_be_empty, close);
+    return enclosed(open, builder_.repeat(item, narrow(least), narrow(plan.max_items), separator),
+                    may_be_empty, close);
   }
   Loop loop;
   loop.separator = separator;
   if (!plan.domain.empty()) {
     loop.bit_count = static_cast<std::uint32_t>(plan.domain.size());
-    loop.counter_caps.push_back(narrow(std::min(plan.max_items, static_cast<std::int64_t>(plan.domain.size()))));
+    loop.counter_caps.push_back(
+        narrow(std::min(plan.max_items, static_cast<std::int64_t>(plan.domain.size()))));
     for (std::uint32_t v = 0; v < plan.domain.size(); ++v) {
       LoopArm arm;
       arm.body = builder_.lexeme(plan.domain[v]);

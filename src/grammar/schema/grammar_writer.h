@@ -1,11 +1,12 @@
-// Writes normal forms as a grammar (grammar/ir.h). Scalars of a node are one lexeme; an array or object branch is
-// one loop whose state says which names were seen, how many elements there are, which `contains` hold.
+// Writes normal forms as a grammar (grammar/ir.h). Scalars of a node are one lexeme; an array or object
+// branch is one loop whose state says which names were seen, how many elements there are, which `contains`
+// hold.
 //
-// Two passes. Planning follows every reachable node and settles what its members and elements can be; then nodes that
-// can never be finished are found (a required member that needs itself) and left out, so that no mask leads into a
-// dead end; writing turns what remains into symbols. Members are written with their key: a member with a scalar
-// value is a single lexeme.
-// One compilation owns one writer; not thread-safe; no recursion on the depth of the schema.
+// Two passes. Planning follows every reachable node and settles what its members and elements can be; then
+// nodes that can never be finished are found (a required member that needs itself) and left out, so that no
+// mask leads into a dead end; writing turns what remains into symbols. Members are written with their key: a
+// member with a scalar value is a single lexeme. One compilation owns one writer; not thread-safe; no
+// recursion on the depth of the schema.
 #pragma once
 
 #include <deque>
@@ -75,7 +76,8 @@ class GrammarWriter {
   Status add_members(const ObjectBranch& branch, ObjectPlan& plan, RegexId key, NodeId value, int name,
                      const std::vector<int>& eligible);
   Result<ArrayPlan> plan_array(const ArrayBranch& branch, NodeId node);
-  Status add_elements(const ArrayBranch& branch, ArrayPlan& plan, std::int64_t index, bool onwards, NodeId value);
+  Status add_elements(const ArrayBranch& branch, ArrayPlan& plan, std::int64_t index, bool onwards,
+                      NodeId value);
   bool finite_domain(NodeId node, std::vector<RegexId>& values);
   std::size_t plan_of(NodeId node);
   void find_productive();
@@ -99,7 +101,8 @@ class GrammarWriter {
   grammar::GrammarBuilder& builder_;
   grammar::RegexPool& pool_;
   const SchemaOptions& options_;
-  RegexId gap_ = 0, colon_ = 0, comma_ = 0, outer_ = 0;  // white space after a bracket, ':' and ',' with theirs, around
+  RegexId gap_ = 0, colon_ = 0, comma_ = 0,
+          outer_ = 0;  // white space after a bracket, ':' and ',' with theirs, around
   std::deque<Plan> plans_;
   std::unordered_map<NodeId, std::size_t> plan_index_;
   std::vector<std::size_t> unwritten_;

@@ -1,8 +1,7 @@
 #include "grammar/schema/json_value.h"
 
-#include <unordered_map>
-
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 namespace deepinfer::schema {
 namespace {
@@ -120,10 +119,14 @@ const JsonValue* JsonValue::find(std::string_view key) const {
 bool json_equal(const JsonValue& a, const JsonValue& b) {
   if (a.kind != b.kind) return false;
   switch (a.kind) {
-    case JsonValue::Kind::kNull: return true;
-    case JsonValue::Kind::kBool: return a.boolean == b.boolean;
-    case JsonValue::Kind::kNumber: return a.number == b.number;
-    case JsonValue::Kind::kString: return a.text == b.text;
+    case JsonValue::Kind::kNull:
+      return true;
+    case JsonValue::Kind::kBool:
+      return a.boolean == b.boolean;
+    case JsonValue::Kind::kNumber:
+      return a.number == b.number;
+    case JsonValue::Kind::kString:
+      return a.text == b.text;
     case JsonValue::Kind::kArray:
       if (a.items.size() != b.items.size()) return false;
       for (std::size_t i = 0; i < a.items.size(); ++i) {

@@ -21,9 +21,10 @@ struct JsonValue {
   Kind kind = Kind::kNull;
   bool boolean = false;
   Decimal number;
-  std::string text;                                      // a string's UTF-8
-  std::vector<JsonValue> items;                          // an array's elements
-  std::vector<std::pair<std::string, JsonValue>> members;  // an object's members, in written order, keys unique
+  std::string text;              // a string's UTF-8
+  std::vector<JsonValue> items;  // an array's elements
+  std::vector<std::pair<std::string, JsonValue>>
+      members;  // an object's members, in written order, keys unique
 
   bool is_object() const { return kind == Kind::kObject; }
   bool is_array() const { return kind == Kind::kArray; }

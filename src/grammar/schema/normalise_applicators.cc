@@ -1,5 +1,5 @@
-// Keywords that apply further schemas to the same value: references, allOf, anyOf, oneOf, not, if, dependents; and
-// the unevaluated keywords, which look at what all of them evaluated.
+// Keywords that apply further schemas to the same value: references, allOf, anyOf, oneOf, not, if,
+// dependents; and the unevaluated keywords, which look at what all of them evaluated.
 #include <algorithm>
 
 #include "grammar/schema/normaliser.h"
@@ -16,7 +16,8 @@ bool evaluates_anything(const Form& form) {
   });
   return arrays || std::any_of(form.objects.begin(), form.objects.end(), [](const ObjectBranch& o) {
            return o.evaluated_all || !o.evaluated_keys.empty() ||
-                  std::any_of(o.properties.begin(), o.properties.end(), [](const auto& p) { return p.evaluated; });
+                  std::any_of(o.properties.begin(), o.properties.end(),
+                              [](const auto& p) { return p.evaluated; });
          });
 }
 
@@ -32,7 +33,8 @@ Result<std::vector<NodeId>> Normaliser::references(const Place& place, bool nega
     if (!site.ok()) return at(place, keyword, site.error());
     SchemaSite target = *site;
     std::string anchor;
-    bool rebind = dynamic && keyword == "$dynamicRef" && set_.is_dynamic_target(place.site, ref->text, &anchor);
+    bool rebind =
+        dynamic && keyword == "$dynamicRef" && set_.is_dynamic_target(place.site, ref->text, &anchor);
     if (keyword == "$recursiveRef") rebind = set_.resource(target.resource).dynamic_anchors.contains("");
     if (rebind) {
       const Scope& scope = scopes_[static_cast<std::size_t>(place.scope)];
@@ -52,7 +54,8 @@ Result<std::vector<NodeId>> Normaliser::arms(const Place& place, std::string_vie
   std::vector<NodeId> out;
   const JsonValue* list = place.get(keyword);
   if (list == nullptr) return out;
-  if (!list->is_array() || list->items.empty()) return malformed(place, keyword, "a list of at least one schema");
+  if (!list->is_array() || list->items.empty())
+    return malformed(place, keyword, "a list of at least one schema");
   for (const JsonValue& arm : list->items) {
     DI_ASSIGN(const NodeId node, node_of(place, arm, negated));
     out.push_back(node);
@@ -67,10 +70,11 @@ Result<Form> Normaliser::any_of(std::vector<Form> forms) {
     for (Form& form : forms) DI_TRY(unite(out, std::move(form)));
     return out;
   }
-  // Every arm that holds adds to what is evaluated, and evaluating more only allows more. So the union over all
-  // sets of arms that hold together is exact although "and no other arm holds" is never asked.
+  // Every arm that holds adds to what is evaluated, and evaluating more only allows more. So the union over
+  // all sets of arms that hold together is exact although "and no other arm holds" is never asked.
   if (forms.size() > kMaxTrackedArms) {
-    return unsupported("anyOf with more than " + std::to_string(kMaxTrackedArms) + " arms beside unevaluated keywords");
+    return unsupported("anyOf with more than " + std::to_string(kMaxTrackedArms) +
+                       " arms beside unevaluated keywords");
   }
   for (std::size_t chosen = 1; chosen < (std::size_t{1} << forms.size()); ++chosen) {
     Form all = Form::any();
@@ -111,7 +115,8 @@ Result<Form> Normaliser::if_then_else(const Place& place) {
   const JsonValue* condition = place.get("if");
   const JsonValue* then = place.get("then");
   const JsonValue* otherwise = place.get("else");
-  if (condition == nullptr || (then == nullptr && otherwise == nullptr && !track_evaluated_)) return Form::any();
+  if (condition == nullptr || (then == nullptr && otherwise == nullptr && !track_evaluated_))
+    return Form::any();
   DI_ASSIGN(Form holds, subform(place, *condition));
   if (then != nullptr) {
     DI_ASSIGN(const Form consequence, subform(place, *then));
@@ -147,7 +152,10 @@ Result<std::vector<Normaliser::Dependent>> Normaliser::read_dependents(const Pla
       } else if (schemas && (value.is_object() || value.is_bool())) {
         d.schema = &value;
       } else {
-        return malformed(place, keyword, lists && schemas ? "lists of names or schemas" : lists ? "lists of names" : "schemas");
+        return malformed(place, keyword,
+                         lists && schemas ? "lists of names or schemas"
+                         : lists          ? "lists of names"
+                                          : "schemas");
       }
       out.push_back(std::move(d));
     }
@@ -232,8 +240,10 @@ Result<Form> Normaliser::evaluated_form(const Place& place) {
   }
   if (place.draft >= SchemaDraft::kDraft7) DI_TRY(narrow("if", if_then_else(place)));
   auto dependent = dependents(place, form);
-  if (dependent.ok()) form = std::move(*dependent);
-  else DI_TRY(loosen(place, "dependentSchemas", dependent.error()));
+  if (dependent.ok())
+    form = std::move(*dependent);
+  else
+    DI_TRY(loosen(place, "dependentSchemas", dependent.error()));
   return form;
 }
 
@@ -256,7 +266,8 @@ Status Normaliser::unevaluated_properties(const Place& place, Form& form) {
   for (ObjectBranch& branch : form.objects) {
     if (!branch.evaluated_all) {
       StringBranch unseen;
-      for (const LanguageId keys : branch.evaluated_keys) unseen.languages.push_back(strings_.complement(keys));
+      for (const LanguageId keys : branch.evaluated_keys)
+        unseen.languages.push_back(strings_.complement(keys));
       std::sort(unseen.languages.begin(), unseen.languages.end());
       for (ObjectBranch::Property& p : branch.properties) {
         if (p.evaluated || !strings_.contains(unseen, p.name)) continue;

@@ -1,5 +1,5 @@
-// Keywords that look at the value itself: type, enum, const, and the keywords of one type. Values of other types
-// pass them, so each keyword only shapes the branch of its own type.
+// Keywords that look at the value itself: type, enum, const, and the keywords of one type. Values of other
+// types pass them, so each keyword only shapes the branch of its own type.
 #include <algorithm>
 #include <unordered_map>
 
@@ -15,14 +15,22 @@ Result<Normaliser::Types> Normaliser::read_types(const Place& place) {
   const auto add = [&](const JsonValue& name) {
     if (!name.is_string()) return false;
     const std::string& t = name.text;
-    if (t == "null") out.null = true;
-    else if (t == "boolean") out.boolean = true;
-    else if (t == "number") out.number = true;
-    else if (t == "integer") integer = true;
-    else if (t == "string") out.string = true;
-    else if (t == "array") out.array = true;
-    else if (t == "object") out.object = true;
-    else return false;
+    if (t == "null")
+      out.null = true;
+    else if (t == "boolean")
+      out.boolean = true;
+    else if (t == "number")
+      out.number = true;
+    else if (t == "integer")
+      integer = true;
+    else if (t == "string")
+      out.string = true;
+    else if (t == "array")
+      out.array = true;
+    else if (t == "object")
+      out.object = true;
+    else
+      return false;
     return true;
   };
   bool known = true;
@@ -109,8 +117,10 @@ Result<StringBranch> Normaliser::string_branch(const Place& place) {
   if (const JsonValue* pattern = place.validation ? place.get("pattern") : nullptr) {
     if (!pattern->is_string()) return malformed(place, "pattern", "a string");
     auto language = strings_.pattern(pattern->text);
-    if (language.ok()) out.languages.push_back(*language);
-    else DI_TRY(loosen(place, "pattern", language.error()));
+    if (language.ok())
+      out.languages.push_back(*language);
+    else
+      DI_TRY(loosen(place, "pattern", language.error()));
   }
   DI_ASSIGN(const auto format, known_format(place));
   if (format) out.languages.push_back(*format);
@@ -118,8 +128,8 @@ Result<StringBranch> Normaliser::string_branch(const Place& place) {
   return out;
 }
 
-Status Normaliser::read_array_shape(const Place& place, std::vector<const JsonValue*>& prefix, const JsonValue** rest,
-                                    const char** rest_keyword) {
+Status Normaliser::read_array_shape(const Place& place, std::vector<const JsonValue*>& prefix,
+                                    const JsonValue** rest, const char** rest_keyword) {
   *rest = nullptr;
   *rest_keyword = "items";
   const JsonValue* items = place.get("items");
@@ -157,7 +167,8 @@ Result<ArrayBranch> Normaliser::array_branch(const Place& place) {
   DI_ASSIGN(const auto high, count(place, "maxItems"));
   if (low) out.min_items = *low;
   if (high) out.max_items = *high;
-  if (const JsonValue* contained = place.get("contains"); contained != nullptr && place.draft > SchemaDraft::kDraft4) {
+  if (const JsonValue* contained = place.get("contains");
+      contained != nullptr && place.draft > SchemaDraft::kDraft4) {
     ArrayBranch::Contains c;
     DI_ASSIGN(c.item, node_of(place, *contained));
     if (place.draft >= SchemaDraft::kDraft201909) {
@@ -176,7 +187,8 @@ Result<ArrayBranch> Normaliser::array_branch(const Place& place) {
   return out;
 }
 
-Result<std::vector<std::pair<LanguageId, const JsonValue*>>> Normaliser::pattern_properties(const Place& place) {
+Result<std::vector<std::pair<LanguageId, const JsonValue*>>> Normaliser::pattern_properties(
+    const Place& place) {
   std::vector<std::pair<LanguageId, const JsonValue*>> out;
   const JsonValue* patterns = place.get("patternProperties");
   if (patterns == nullptr) return out;
@@ -272,7 +284,8 @@ Status Normaliser::apply_property_names(const Place& place, ObjectBranch& branch
   for (ObjectBranch::Property& p : branch.properties) {
     if (!holds(p.name)) p.value = kNeverNode;
   }
-  const bool all = std::any_of(allowed.begin(), allowed.end(), [](const StringBranch& s) { return s.unconstrained(); });
+  const bool all =
+      std::any_of(allowed.begin(), allowed.end(), [](const StringBranch& s) { return s.unconstrained(); });
   if (all) return {};
   StringBranch forbidden;
   if (!allowed.empty()) forbidden.languages.push_back(strings_.complement(allowed));
@@ -283,8 +296,12 @@ Status Normaliser::apply_property_names(const Place& place, ObjectBranch& branch
 Result<Form> Normaliser::constant_form(const JsonValue& value) {
   Form out;
   switch (value.kind) {
-    case JsonValue::Kind::kNull: out.null = true; break;
-    case JsonValue::Kind::kBool: (value.boolean ? out.truth : out.falsity) = true; break;
+    case JsonValue::Kind::kNull:
+      out.null = true;
+      break;
+    case JsonValue::Kind::kBool:
+      (value.boolean ? out.truth : out.falsity) = true;
+      break;
     case JsonValue::Kind::kNumber: {
       NumberBranch branch;
       branch.low = branch.high = value.number;
@@ -367,7 +384,8 @@ Result<Form> Normaliser::assertions(const Place& place) {
     DI_ASSIGN(const Form listed, enum_form(place, false));
     DI_ASSIGN(out, meet(out, listed));
   }
-  if (const JsonValue* constant = place.get("const"); constant != nullptr && place.draft > SchemaDraft::kDraft4) {
+  if (const JsonValue* constant = place.get("const");
+      constant != nullptr && place.draft > SchemaDraft::kDraft4) {
     DI_ASSIGN(const Form only, constant_form(*constant));
     DI_ASSIGN(out, meet(out, only));
   }

@@ -21,8 +21,10 @@ Status Normaliser::negate_types(const Place& place, Form& into) {
     Form out = Form::any();
     out.null = !types.null;
     out.truth = out.falsity = !types.boolean;
-    if (types.integer_only) out.numbers.front().integral = NumberBranch::Integral::kFraction;
-    else if (types.number) out.numbers.clear();
+    if (types.integer_only)
+      out.numbers.front().integral = NumberBranch::Integral::kFraction;
+    else if (types.number)
+      out.numbers.clear();
     if (types.string) out.strings.clear();
     if (types.array) out.arrays.clear();
     if (types.object) out.objects.clear();
@@ -33,7 +35,8 @@ Status Normaliser::negate_types(const Place& place, Form& into) {
     if (!part.ok()) return part.error();
     DI_TRY(unite(into, std::move(*part)));
   }
-  if (const JsonValue* constant = place.get("const"); constant != nullptr && place.draft > SchemaDraft::kDraft4) {
+  if (const JsonValue* constant = place.get("const");
+      constant != nullptr && place.draft > SchemaDraft::kDraft4) {
     auto part = negated_constant(*constant);
     if (!part.ok()) return part.error();
     DI_TRY(unite(into, std::move(*part)));
@@ -44,10 +47,18 @@ Status Normaliser::negate_types(const Place& place, Form& into) {
 Result<Form> Normaliser::negated_constant(const JsonValue& value) {
   Form out = Form::any();
   switch (value.kind) {
-    case JsonValue::Kind::kNull: out.null = false; return out;
-    case JsonValue::Kind::kBool: (value.boolean ? out.truth : out.falsity) = false; return out;
-    case JsonValue::Kind::kNumber: out.numbers.front().excluded.push_back(value.number); return out;
-    case JsonValue::Kind::kString: out.strings.front().none_of.insert(value.text); return out;
+    case JsonValue::Kind::kNull:
+      out.null = false;
+      return out;
+    case JsonValue::Kind::kBool:
+      (value.boolean ? out.truth : out.falsity) = false;
+      return out;
+    case JsonValue::Kind::kNumber:
+      out.numbers.front().excluded.push_back(value.number);
+      return out;
+    case JsonValue::Kind::kString:
+      out.strings.front().none_of.insert(value.text);
+      return out;
     case JsonValue::Kind::kArray: {
       const auto size = static_cast<std::int64_t>(value.items.size());
       out.arrays.clear();
@@ -352,7 +363,8 @@ Status Normaliser::negate_unevaluated(const Place& place, Form& into) {
     bool all = false;
     for (const ObjectBranch& branch : seen->objects) {
       all = all || branch.evaluated_all;
-      for (const LanguageId keys : branch.evaluated_keys) left_over.keys.languages.push_back(strings_.complement(keys));
+      for (const LanguageId keys : branch.evaluated_keys)
+        left_over.keys.languages.push_back(strings_.complement(keys));
       for (const auto& p : branch.properties) {
         if (p.evaluated) left_over.keys.none_of.insert(p.name);
       }

@@ -6,12 +6,14 @@
 namespace deepinfer::schema {
 namespace {
 
-constexpr int kMaxInPlaceDepth = 120;  // $ref, allOf, ... applied to one value; each level costs a few C++ frames
+constexpr int kMaxInPlaceDepth =
+    120;  // $ref, allOf, ... applied to one value; each level costs a few C++ frames
 constexpr int kMaxProbeDepth = 6;
 
 bool mentions_unevaluated(const JsonValue& value) {
   for (const auto& [key, child] : value.members) {
-    if (key == "unevaluatedProperties" || key == "unevaluatedItems" || mentions_unevaluated(child)) return true;
+    if (key == "unevaluatedProperties" || key == "unevaluatedItems" || mentions_unevaluated(child))
+      return true;
   }
   return std::any_of(value.items.begin(), value.items.end(), mentions_unevaluated);
 }
@@ -20,15 +22,70 @@ constexpr std::size_t kMaxWarnings = 20;
 
 // Keywords with a meaning in some draft, and those that are comments by definition.
 const std::unordered_set<std::string_view>& known_keywords() {
-  static const std::unordered_set<std::string_view> known = {
-      "$schema", "$id", "id", "$ref", "$defs", "definitions", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef",
-      "$recursiveAnchor", "$vocabulary", "$comment", "type", "enum", "const", "multipleOf", "minimum", "maximum",
-      "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "pattern", "format", "items", "prefixItems",
-      "additionalItems", "contains", "minContains", "maxContains", "minItems", "maxItems", "uniqueItems", "unevaluatedItems",
-      "properties", "patternProperties", "additionalProperties", "propertyNames", "required", "minProperties", "maxProperties",
-      "unevaluatedProperties", "dependencies", "dependentRequired", "dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if",
-      "then", "else", "title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly",
-      "contentEncoding", "contentMediaType", "contentSchema"};
+  static const std::unordered_set<std::string_view> known = {"$schema",
+                                                             "$id",
+                                                             "id",
+                                                             "$ref",
+                                                             "$defs",
+                                                             "definitions",
+                                                             "$anchor",
+                                                             "$dynamicRef",
+                                                             "$dynamicAnchor",
+                                                             "$recursiveRef",
+                                                             "$recursiveAnchor",
+                                                             "$vocabulary",
+                                                             "$comment",
+                                                             "type",
+                                                             "enum",
+                                                             "const",
+                                                             "multipleOf",
+                                                             "minimum",
+                                                             "maximum",
+                                                             "exclusiveMinimum",
+                                                             "exclusiveMaximum",
+                                                             "minLength",
+                                                             "maxLength",
+                                                             "pattern",
+                                                             "format",
+                                                             "items",
+                                                             "prefixItems",
+                                                             "additionalItems",
+                                                             "contains",
+                                                             "minContains",
+                                                             "maxContains",
+                                                             "minItems",
+                                                             "maxItems",
+                                                             "uniqueItems",
+                                                             "unevaluatedItems",
+                                                             "properties",
+                                                             "patternProperties",
+                                                             "additionalProperties",
+                                                             "propertyNames",
+                                                             "required",
+                                                             "minProperties",
+                                                             "maxProperties",
+                                                             "unevaluatedProperties",
+                                                             "dependencies",
+                                                             "dependentRequired",
+                                                             "dependentSchemas",
+                                                             "allOf",
+                                                             "anyOf",
+                                                             "oneOf",
+                                                             "not",
+                                                             "if",
+                                                             "then",
+                                                             "else",
+                                                             "title",
+                                                             "description",
+                                                             "default",
+                                                             "examples",
+                                                             "example",
+                                                             "deprecated",
+                                                             "readOnly",
+                                                             "writeOnly",
+                                                             "contentEncoding",
+                                                             "contentMediaType",
+                                                             "contentSchema"};
   return known;
 }
 
@@ -59,7 +116,9 @@ Normaliser::Normaliser(SchemaSet& set, StringAlgebra& strings, const SchemaOptio
   }
 }
 
-Result<NodeId> Normaliser::root() { return node_of(set_.root(), 0, false); }
+Result<NodeId> Normaliser::root() {
+  return node_of(set_.root(), 0, false);
+}
 
 Normaliser::ScopeId Normaliser::enter(ScopeId scope, int resource) {
   const auto& anchors = set_.resource(resource).dynamic_anchors;
@@ -87,8 +146,12 @@ Normaliser::LiteralId Normaliser::literal_of(Literal literal) {
     case Literal::Kind::kSchema:
       id = schema_literals_.try_emplace({literal.site.value, literal.scope}, fresh).first->second;
       break;
-    case Literal::Kind::kConstant: id = constant_literals_.try_emplace(literal.constant, fresh).first->second; break;
-    case Literal::Kind::kUnion: id = union_literals_.try_emplace(literal.members, fresh).first->second; break;
+    case Literal::Kind::kConstant:
+      id = constant_literals_.try_emplace(literal.constant, fresh).first->second;
+      break;
+    case Literal::Kind::kUnion:
+      id = union_literals_.try_emplace(literal.members, fresh).first->second;
+      break;
   }
   if (id == fresh) {
     literals_.push_back(std::move(literal));
@@ -106,7 +169,8 @@ Result<NodeId> Normaliser::node_of(std::vector<LiteralId> literals) {
   if (const auto known = node_index_.find(literals); known != node_index_.end()) return known->second;
   if (nodes_.size() >= options_.max_nodes) {
     return Error{ErrorCode::kDeadline,
-                 "the schema needs more than " + std::to_string(options_.max_nodes) + " distinct subschemas", {}};
+                 "the schema needs more than " + std::to_string(options_.max_nodes) + " distinct subschemas",
+                 {}};
   }
   const auto id = static_cast<NodeId>(nodes_.size());
   nodes_.emplace_back();
@@ -173,8 +237,10 @@ Result<Form> Normaliser::meet(const Form& a, const Form& b) {
   work_ += 1 + a.objects.size() * b.objects.size() + a.arrays.size() * b.arrays.size() +
            (a.strings.size() * b.strings.size() + a.numbers.size() * b.numbers.size()) / 4;
   if (work_ > options_.max_branch_work) {
-    return Error{ErrorCode::kDeadline, "the schema combines too many alternatives (over " +
-                                           std::to_string(options_.max_branch_work) + " pairs)", {}};
+    return Error{ErrorCode::kDeadline,
+                 "the schema combines too many alternatives (over " +
+                     std::to_string(options_.max_branch_work) + " pairs)",
+                 {}};
   }
   return intersect(a, b, *this);
 }
@@ -241,7 +307,8 @@ Result<const Form*> Normaliser::expand(LiteralId literal) {
   }
   if (depth_ >= kMaxInPlaceDepth) {
     return Error{ErrorCode::kDeadline,
-                 "applies more than " + std::to_string(kMaxInPlaceDepth) + " nested schemas or references to one value",
+                 "applies more than " + std::to_string(kMaxInPlaceDepth) +
+                     " nested schemas or references to one value",
                  what.kind == Literal::Kind::kSchema ? set_.pointer(what.site.value) : ""};
   }
   const Deeper deeper(depth_);
@@ -319,7 +386,8 @@ void Normaliser::warn(const JsonValue& where, std::string_view keyword, std::str
 void Normaliser::warn_unknown_keywords(const Place& place) {
   if (warnings.size() >= kMaxWarnings || !noted_.insert(place.site.value).second) return;
   for (const auto& [key, value] : place.site.value->members) {
-    if (!key.starts_with("x-") && !known_keywords().contains(key)) warn(value, key, "no JSON Schema keyword; it has no effect");
+    if (!key.starts_with("x-") && !known_keywords().contains(key))
+      warn(value, key, "no JSON Schema keyword; it has no effect");
   }
 }
 
@@ -332,7 +400,8 @@ Status Normaliser::refuse(const SchemaSite& site, std::string_view keyword, cons
   return {};
 }
 
-// Breadth first through everything applied in place; the node's first subschema when none has the keyword itself.
+// Breadth first through everything applied in place; the node's first subschema when none has the keyword
+// itself.
 SchemaSite Normaliser::find_keyword(NodeId id, std::string_view keyword) {
   std::vector<SchemaSite> queue;
   std::set<const JsonValue*> seen;

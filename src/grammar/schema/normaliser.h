@@ -1,11 +1,12 @@
-// Turns schemas into normal forms (form.h), lazily: a NodeId names a conjunction of subschemas, and its form is
-// computed when asked for. Equal conjunctions are one node, so recursive schemas give finitely many nodes.
+// Turns schemas into normal forms (form.h), lazily: a NodeId names a conjunction of subschemas, and its form
+// is computed when asked for. Equal conjunctions are one node, so recursive schemas give finitely many nodes.
 //
 // A literal is a subschema, a constant or a union of nodes, or the negation of one; literal l ^ 1 negates l.
 // Each keyword has a positive meaning (normalise_assertions.cc, normalise_applicators.cc) and a negation
 // (normalise_negation.cc). Two negations are narrower than the truth, which keeps every answer sound: that of
 // `uniqueItems` is empty, and that of an unevaluated keyword counts as evaluated what any arm could evaluate.
-// One compilation owns one Normaliser; not thread-safe. Bounded by max_nodes, max_branch_work and an in-place depth.
+// One compilation owns one Normaliser; not thread-safe. Bounded by max_nodes, max_branch_work and an in-place
+// depth.
 #pragma once
 
 #include <deque>
@@ -67,10 +68,10 @@ class Normaliser : public FormContext {
 
   struct Literal {
     enum class Kind : std::uint8_t { kSchema, kConstant, kUnion } kind = Kind::kSchema;
-    SchemaSite site;                       // kSchema
-    ScopeId scope = 0;                     // kSchema
-    const JsonValue* constant = nullptr;   // kConstant
-    std::vector<NodeId> members;           // kUnion
+    SchemaSite site;                      // kSchema
+    ScopeId scope = 0;                    // kSchema
+    const JsonValue* constant = nullptr;  // kConstant
+    std::vector<NodeId> members;          // kUnion
   };
   struct Expansion {
     enum class State : std::uint8_t { kNew, kRunning, kDone } state = State::kNew;
@@ -110,7 +111,8 @@ class Normaliser : public FormContext {
 
   // normalise_assertions.cc: keywords that look at the value itself or at its members and elements
   struct Types {
-    bool null = true, boolean = true, number = true, integer_only = false, string = true, array = true, object = true;
+    bool null = true, boolean = true, number = true, integer_only = false, string = true, array = true,
+         object = true;
   };
   Result<Types> read_types(const Place& place);
   Result<Form> assertions(const Place& place);
@@ -171,8 +173,8 @@ class Normaliser : public FormContext {
   StringAlgebra& strings_;
   const SchemaOptions& options_;
   SchemaIdentity identity_;
-  bool track_evaluated_ = false;  // some schema asks for unevaluatedProperties or unevaluatedItems
-  std::deque<Literal> literals_;  // literal id / 2
+  bool track_evaluated_ = false;      // some schema asks for unevaluatedProperties or unevaluatedItems
+  std::deque<Literal> literals_;      // literal id / 2
   std::deque<Expansion> expansions_;  // by literal id
   std::map<std::tuple<const JsonValue*, ScopeId>, LiteralId> schema_literals_;
   std::unordered_map<const JsonValue*, LiteralId> constant_literals_;

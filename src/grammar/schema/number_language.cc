@@ -19,13 +19,21 @@ constexpr std::int64_t kMaxListed = 1000;  // values a range is spelled out for
 class NumberWriter {
  public:
   NumberWriter(RegexPool& pool, const NumberBranch& branch, const SchemaOptions& options)
-      : pool_(pool), branch_(branch), digit_(pool.bytes(ByteSet::range('0', '9'))), zero_(pool.byte('0')),
-        nonzero_(pool.bytes(ByteSet::range('1', '9'))), point_(pool.byte('.')) {
-    integer_digits_ = options.max_integer_digits <= 0 ? kUnbounded : static_cast<std::uint32_t>(options.max_integer_digits);
-    fraction_digits_ = options.max_fraction_digits <= 0 ? kUnbounded : static_cast<std::uint32_t>(options.max_fraction_digits);
+      : pool_(pool),
+        branch_(branch),
+        digit_(pool.bytes(ByteSet::range('0', '9'))),
+        zero_(pool.byte('0')),
+        nonzero_(pool.bytes(ByteSet::range('1', '9'))),
+        point_(pool.byte('.')) {
+    integer_digits_ =
+        options.max_integer_digits <= 0 ? kUnbounded : static_cast<std::uint32_t>(options.max_integer_digits);
+    fraction_digits_ = options.max_fraction_digits <= 0
+                           ? kUnbounded
+                           : static_cast<std::uint32_t>(options.max_fraction_digits);
     const auto widen = [&](const Decimal& d) {
       const auto whole = static_cast<std::int64_t>(d.digits.size()) + d.exponent;
-      if (integer_digits_ != kUnbounded && whole + 1 > integer_digits_) integer_digits_ = static_cast<std::uint32_t>(whole + 1);
+      if (integer_digits_ != kUnbounded && whole + 1 > integer_digits_)
+        integer_digits_ = static_cast<std::uint32_t>(whole + 1);
       if (fraction_digits_ != kUnbounded && -d.exponent + 1 > fraction_digits_) {
         fraction_digits_ = static_cast<std::uint32_t>(-d.exponent + 1);
       }
@@ -41,7 +49,8 @@ class NumberWriter {
     const bool plain = branch_.multiples.empty() && branch_.non_multiples.empty() && branch_.excluded.empty();
     const bool fraction = branch_.integral == NumberBranch::Integral::kFraction;
     if (plain && only_sign && !branch_.low_open && !fraction) return with_exponent();
-    if (branch_.low && branch_.high && compare(*branch_.low, *branch_.high) == 0) return constant(*branch_.low);
+    if (branch_.low && branch_.high && compare(*branch_.low, *branch_.high) == 0)
+      return constant(*branch_.low);
     if (const auto values = list_values()) {
       std::vector<RegexId> choices;
       for (const std::int64_t value : *values) choices.push_back(constant(decimal_from_int(value)));
@@ -61,8 +70,10 @@ class NumberWriter {
     }
     if (!branch_.low || branch_.low->negative) {
       std::vector<RegexId> parts{magnitude};
-      if (branch_.high && branch_.high->negative) parts.push_back(at_least(branch_.high->negated(), branch_.high_open));
-      else parts.push_back(at_least(zero, !has_zero));
+      if (branch_.high && branch_.high->negative)
+        parts.push_back(at_least(branch_.high->negated(), branch_.high_open));
+      else
+        parts.push_back(at_least(zero, !has_zero));
       if (branch_.low) parts.push_back(pool_.complement(at_least(branch_.low->negated(), !branch_.low_open)));
       choices.push_back(pool_.concat(pool_.byte('-'), pool_.all_of(parts)));
     } else if (has_zero) {
@@ -83,7 +94,9 @@ class NumberWriter {
   }
 
  private:
-  RegexId repeat(RegexId x, std::uint32_t min, std::uint32_t max) { return pool_.repeat(x, min, std::max(min, max)); }
+  RegexId repeat(RegexId x, std::uint32_t min, std::uint32_t max) {
+    return pool_.repeat(x, min, std::max(min, max));
+  }
   RegexId any_digits(std::uint32_t least = 0) { return pool_.repeat(digit_, least); }
 
   bool admits(const Decimal& value) const {
@@ -100,7 +113,8 @@ class NumberWriter {
 
   // The values of a short range of multiples, one by one: cheaper than remainders and bounds at once.
   std::optional<std::vector<std::int64_t>> list_values() const {
-    if ((branch_.multiples.empty() && branch_.non_multiples.empty()) || !branch_.low || !branch_.high) return std::nullopt;
+    if ((branch_.multiples.empty() && branch_.non_multiples.empty()) || !branch_.low || !branch_.high)
+      return std::nullopt;
     std::int64_t step = 0;
     if (branch_.integral == NumberBranch::Integral::kInteger) step = 1;
     for (const Decimal& multiple : branch_.multiples) {
@@ -114,14 +128,16 @@ class NumberWriter {
     };
     const auto low = bound(*branch_.low), high = bound(*branch_.high);
     constexpr std::int64_t kFar = std::int64_t{1} << 60;
-    if (step == 0 || !low || !high || *low < -kFar || *high > kFar || (*high - *low) / step > kMaxListed) return std::nullopt;
+    if (step == 0 || !low || !high || *low < -kFar || *high > kFar || (*high - *low) / step > kMaxListed)
+      return std::nullopt;
     std::vector<std::int64_t> out;
     for (std::int64_t v = *low / step * step - step; v <= *high + step; v += step) {
       const Decimal value = decimal_from_int(v);
       const auto divides = [&](const Decimal& d) { return is_multiple_of(value, d).value_or(false); };
-      const bool held = admits(value) && std::all_of(branch_.multiples.begin(), branch_.multiples.end(), divides) &&
-                        std::none_of(branch_.non_multiples.begin(), branch_.non_multiples.end(), divides) &&
-                        std::find(branch_.excluded.begin(), branch_.excluded.end(), value) == branch_.excluded.end();
+      const bool held =
+          admits(value) && std::all_of(branch_.multiples.begin(), branch_.multiples.end(), divides) &&
+          std::none_of(branch_.non_multiples.begin(), branch_.non_multiples.end(), divides) &&
+          std::find(branch_.excluded.begin(), branch_.excluded.end(), value) == branch_.excluded.end();
       if (held) out.push_back(v);
     }
     return out;
@@ -133,24 +149,29 @@ class NumberWriter {
   }
   RegexId fraction(RegexId digits) { return pool_.concat(point_, digits); }
   RegexId zeros() {
-    return branch_.plain ? grammar::kEpsilonRegex : pool_.optional(fraction(repeat(zero_, 1, fraction_digits_)));
+    return branch_.plain ? grammar::kEpsilonRegex
+                         : pool_.optional(fraction(repeat(zero_, 1, fraction_digits_)));
   }
 
   // A number without sign and exponent, integral as the branch asks.
   RegexId magnitude() {
     const RegexId digits = repeat(digit_, 1, fraction_digits_);
     switch (branch_.integral) {
-      case NumberBranch::Integral::kInteger: return pool_.concat(whole(), zeros());
+      case NumberBranch::Integral::kInteger:
+        return pool_.concat(whole(), zeros());
       case NumberBranch::Integral::kFraction:
-        return pool_.concat(whole(), fraction(pool_.all_of({digits, pool_.concat({any_digits(), nonzero_, any_digits()})})));
-      case NumberBranch::Integral::kEither: break;
+        return pool_.concat(
+            whole(), fraction(pool_.all_of({digits, pool_.concat({any_digits(), nonzero_, any_digits()})})));
+      case NumberBranch::Integral::kEither:
+        break;
     }
     return pool_.concat(whole(), pool_.optional(fraction(digits)));
   }
 
   RegexId with_exponent() {
     const bool integer = branch_.integral == NumberBranch::Integral::kInteger;
-    const std::uint32_t most = integer_digits_ == kUnbounded ? kUnbounded : 2;  // 99 and 40 digits stay within a double
+    const std::uint32_t most =
+        integer_digits_ == kUnbounded ? kUnbounded : 2;  // 99 and 40 digits stay within a double
     const RegexId exponent = pool_.concat({pool_.bytes(ByteSet::any_of("eE")),
                                            pool_.optional(pool_.bytes(ByteSet::any_of(integer ? "+" : "+-"))),
                                            repeat(digit_, 1, most)});
@@ -166,7 +187,8 @@ class NumberWriter {
     const std::size_t dot = text.find('.');
     if (dot == std::string::npos) return pool_.concat(pool_.literal(text), zeros());
     const auto used = static_cast<std::uint32_t>(text.size() - dot - 1);
-    const std::uint32_t more = fraction_digits_ == kUnbounded ? kUnbounded : fraction_digits_ - std::min(used, fraction_digits_);
+    const std::uint32_t more =
+        fraction_digits_ == kUnbounded ? kUnbounded : fraction_digits_ - std::min(used, fraction_digits_);
     return pool_.concat(pool_.literal(text), repeat(zero_, 0, more));
   }
   RegexId constant(const Decimal& value) {
@@ -190,16 +212,20 @@ class NumberWriter {
       for (std::size_t i = 0; i < whole.size(); ++i) {
         if (whole[i] == '9') continue;
         const auto rest = static_cast<std::uint32_t>(whole.size() - i - 1);
-        choices.push_back(pool_.concat({pool_.literal(whole.substr(0, i)), above(whole[i]), pool_.repeat(digit_, rest, rest), tail}));
+        choices.push_back(pool_.concat(
+            {pool_.literal(whole.substr(0, i)), above(whole[i]), pool_.repeat(digit_, rest, rest), tail}));
       }
     }
     // The same digits before the point: the fraction decides.
     std::vector<RegexId> fractions;
     for (std::size_t i = 0; i < part.size(); ++i) {
-      if (part[i] != '9') fractions.push_back(pool_.concat({pool_.literal(part.substr(0, i)), above(part[i]), any_digits()}));
+      if (part[i] != '9')
+        fractions.push_back(pool_.concat({pool_.literal(part.substr(0, i)), above(part[i]), any_digits()}));
     }
-    if (open) fractions.push_back(pool_.concat({pool_.literal(part), pool_.star(zero_), nonzero_, any_digits()}));
-    else fractions.push_back(part.empty() ? any_digits(1) : pool_.concat(pool_.literal(part), any_digits()));
+    if (open)
+      fractions.push_back(pool_.concat({pool_.literal(part), pool_.star(zero_), nonzero_, any_digits()}));
+    else
+      fractions.push_back(part.empty() ? any_digits(1) : pool_.concat(pool_.literal(part), any_digits()));
     RegexId equal = fraction(pool_.alt(fractions));
     if (!open && part.empty()) equal = pool_.optional(equal);
     choices.push_back(pool_.concat(pool_.literal(whole), equal));

@@ -1,9 +1,9 @@
 // The JSON spelling of a set of numbers as a regular expression.
 //
 // Numbers without further constraint, with only a sign, or integral may have an exponent; all others (bounds,
-// multiples, exclusions, constants) are spelled without one, because their digits are what is compared. An integral
-// number may have a fraction of zeros ("1.0"), as drafts since 6 say. Digits are bounded by the options, or by
-// what the bounds need when that is more.
+// multiples, exclusions, constants) are spelled without one, because their digits are what is compared. An
+// integral number may have a fraction of zeros ("1.0"), as drafts since 6 say. Digits are bounded by the
+// options, or by what the bounds need when that is more.
 #pragma once
 
 #include "base/result.h"

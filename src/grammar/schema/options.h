@@ -13,15 +13,18 @@ namespace deepinfer::schema {
 /// Where blanks may stand between JSON tokens.
 enum class Whitespace {
   kCompact,  // nowhere
-  kBounded,  // one blank after ':' and ','; after '[', '{', ',' and before ']', '}' one line end and max_indent blanks
-  kAny,      // RFC 8259: any run of blank, tab, line feed, carriage return, between any tokens and around the text
+  kBounded,  // one blank after ':' and ','; after '[', '{', ',' and before ']', '}' one line end and
+             // max_indent blanks
+  kAny,      // RFC 8259: any run of blank, tab, line feed, carriage return, between any tokens and around the
+             // text
 };
 
 /// Order of an object's named members. Keys the schema does not name may stand anywhere under kFree and after
 /// the named ones under kAsWritten.
 enum class PropertyOrder { kFree, kAsWritten };
 
-/// `format` of a string: enforced where the engine knows the name, or a comment as draft 2020-12 has it by default.
+/// `format` of a string: enforced where the engine knows the name, or a comment as draft 2020-12 has it by
+/// default.
 enum class FormatMode { kAssert, kAnnotate };
 
 struct SchemaOptions {
@@ -38,7 +41,7 @@ struct SchemaOptions {
   SchemaDraft default_draft = SchemaDraft::kDraft202012;
   SchemaDocuments documents;
   TreeLimits json_limits;
-  std::size_t max_nodes = 20'000;       // distinct conjunctions of subschemas
+  std::size_t max_nodes = 20'000;         // distinct conjunctions of subschemas
   std::size_t max_branch_work = 200'000;  // branch intersections of one compilation
 };
 

@@ -37,7 +37,8 @@ Status GrammarWriter::plan_all(NodeId root) {
     for (const ObjectBranch& branch : form.objects) {
       auto plan = plan_object(branch);
       if (!plan.ok()) {
-        return plan.error().where.empty() ? plan.error().at(normaliser_.describe(plans_[i].node)) : plan.error();
+        return plan.error().where.empty() ? plan.error().at(normaliser_.describe(plans_[i].node))
+                                          : plan.error();
       }
       for (const Member& m : plan->members) plan_of(m.value);
       plans_[i].objects.push_back(std::move(*plan));
@@ -45,12 +46,14 @@ Status GrammarWriter::plan_all(NodeId root) {
     for (const ArrayBranch& branch : form.arrays) {
       auto plan = plan_array(branch, plans_[i].node);
       if (!plan.ok()) {
-        return plan.error().where.empty() ? plan.error().at(normaliser_.describe(plans_[i].node)) : plan.error();
+        return plan.error().where.empty() ? plan.error().at(normaliser_.describe(plans_[i].node))
+                                          : plan.error();
       }
       for (const Element& e : plan->elements) plan_of(e.value);
       plans_[i].arrays.push_back(std::move(*plan));
     }
-    if (pool_.exceeded()) return Error{ErrorCode::kDeadline, "the schema's patterns and names are too large together", {}};
+    if (pool_.exceeded())
+      return Error{ErrorCode::kDeadline, "the schema's patterns and names are too large together", {}};
   }
   return {};
 }
@@ -72,20 +75,22 @@ Status GrammarWriter::plan_scalars(const Form& form, Plan& plan) {
     }
     choices.push_back(*language);
   }
-  for (const StringBranch& branch : form.strings) choices.push_back(quoted(normaliser_.strings().body(branch)));
+  for (const StringBranch& branch : form.strings)
+    choices.push_back(quoted(normaliser_.strings().body(branch)));
   plan.scalars = pool_.alt(choices);
   return {};
 }
 
 // One member per combination of the `exists` it may satisfy, none of them included.
-Status GrammarWriter::add_members(const ObjectBranch& branch, ObjectPlan& plan, RegexId key, NodeId value, int name,
-                                  const std::vector<int>& eligible) {
+Status GrammarWriter::add_members(const ObjectBranch& branch, ObjectPlan& plan, RegexId key, NodeId value,
+                                  int name, const std::vector<int>& eligible) {
   for (std::size_t chosen = 0; chosen < (std::size_t{1} << eligible.size()); ++chosen) {
     Member member{key, value, name, {}};
     for (std::size_t i = 0; i < eligible.size(); ++i) {
       if ((chosen >> i & 1) == 0) continue;
       const int e = eligible[i];
-      DI_ASSIGN(member.value, normaliser_.both(member.value, branch.exists[static_cast<std::size_t>(e)].value));
+      DI_ASSIGN(member.value,
+                normaliser_.both(member.value, branch.exists[static_cast<std::size_t>(e)].value));
       member.satisfies.push_back(e);
     }
     if (member.value != kNeverNode) plan.members.push_back(std::move(member));
@@ -139,11 +144,14 @@ Status GrammarWriter::plan_unnamed(const ObjectBranch& branch, ObjectPlan& plan)
   if (base == kNeverNode) return {};
   std::vector<int> everywhere;  // `exists` that any key can satisfy
   for (std::size_t e = 0; e < branch.exists.size(); ++e) {
-    if (branch.exists[e].keys.unconstrained()) everywhere.push_back(static_cast<int>(e));
-    else splits.push_back({strings.language(branch.exists[e].keys), kAnyNode, static_cast<int>(e)});
+    if (branch.exists[e].keys.unconstrained())
+      everywhere.push_back(static_cast<int>(e));
+    else
+      splits.push_back({strings.language(branch.exists[e].keys), kAnyNode, static_cast<int>(e)});
   }
   std::vector<RegexId> names;
-  for (const ObjectBranch::Property& p : branch.properties) names.push_back(pool_.literal(StringAlgebra::spell(p.name)));
+  for (const ObjectBranch::Property& p : branch.properties)
+    names.push_back(pool_.literal(StringAlgebra::spell(p.name)));
   if (names.empty() && splits.empty()) {
     for (const int e : everywhere) plan.open_exists[static_cast<std::size_t>(e)] = true;
     return add_members(branch, plan, quoted(strings.body(StringBranch{})), base, -1, everywhere);
@@ -171,7 +179,8 @@ Status GrammarWriter::plan_unnamed(const ObjectBranch& branch, ObjectPlan& plan)
       }
     }
     if (finer.size() > kMaxRegions) {
-      return unsupported("patterns of member names overlap in more than " + std::to_string(kMaxRegions) + " ways");
+      return unsupported("patterns of member names overlap in more than " + std::to_string(kMaxRegions) +
+                         " ways");
     }
     regions = std::move(finer);
   }
@@ -182,10 +191,10 @@ Status GrammarWriter::plan_unnamed(const ObjectBranch& branch, ObjectPlan& plan)
   return {};
 }
 
-// One element per combination of the `contains` it may count for. Where a maximum is set, an element that is not
-// counted must not match.
-Status GrammarWriter::add_elements(const ArrayBranch& branch, ArrayPlan& plan, std::int64_t index, bool onwards,
-                                   NodeId value) {
+// One element per combination of the `contains` it may count for. Where a maximum is set, an element that is
+// not counted must not match.
+Status GrammarWriter::add_elements(const ArrayBranch& branch, ArrayPlan& plan, std::int64_t index,
+                                   bool onwards, NodeId value) {
   std::vector<int> eligible;
   for (std::size_t c = 0; c < branch.contains.size(); ++c) {
     if (index >= branch.contains[c].from) eligible.push_back(static_cast<int>(c));
@@ -231,7 +240,8 @@ bool GrammarWriter::finite_domain(NodeId node, std::vector<RegexId>& values) {
   }
   for (const StringBranch& branch : form.strings) {
     if (!branch.one_of) return false;
-    for (const std::string& text : *branch.one_of) values.push_back(quoted(pool_.literal(StringAlgebra::spell(text))));
+    for (const std::string& text : *branch.one_of)
+      values.push_back(quoted(pool_.literal(StringAlgebra::spell(text))));
   }
   return values.size() <= kMaxDomain;
 }
@@ -251,10 +261,12 @@ Result<GrammarWriter::ArrayPlan> GrammarWriter::plan_array(const ArrayBranch& br
       plan.max_items = std::min(plan.max_items, static_cast<std::int64_t>(plan.domain.size()));
       return plan;
     }
-    DI_TRY(normaliser_.refuse_in(node, "uniqueItems", "only elements out of a finite list of values can be kept distinct"));
+    DI_TRY(normaliser_.refuse_in(node, "uniqueItems",
+                                 "only elements out of a finite list of values can be kept distinct"));
   }
   const auto prefix = static_cast<std::int64_t>(branch.prefix.size());
-  for (std::int64_t i = 0; i < prefix; ++i) DI_TRY(add_elements(branch, plan, i, false, element_at(branch, i)));
+  for (std::int64_t i = 0; i < prefix; ++i)
+    DI_TRY(add_elements(branch, plan, i, false, element_at(branch, i)));
   // Elements between the prefix and where the last `contains` begins to count differ from those behind.
   std::int64_t steady = prefix;
   for (const ArrayBranch::Contains& c : branch.contains) steady = std::max(steady, c.from);
@@ -311,9 +323,11 @@ void GrammarWriter::find_productive() {
     for (std::size_t i = plans_.size(); i-- > 0;) {
       Plan& plan = plans_[i];
       if (plan.productive) continue;
-      plan.productive = plan.scalars != grammar::kEmptyRegex ||
-                        std::any_of(plan.objects.begin(), plan.objects.end(), [&](const auto& o) { return can_finish(o); }) ||
-                        std::any_of(plan.arrays.begin(), plan.arrays.end(), [&](const auto& a) { return can_finish(a); });
+      plan.productive =
+          plan.scalars != grammar::kEmptyRegex ||
+          std::any_of(plan.objects.begin(), plan.objects.end(),
+                      [&](const auto& o) { return can_finish(o); }) ||
+          std::any_of(plan.arrays.begin(), plan.arrays.end(), [&](const auto& a) { return can_finish(a); });
       changed = changed || plan.productive;
     }
   }

@@ -8,11 +8,13 @@
 namespace deepinfer::schema {
 namespace {
 
-constexpr std::array<std::string_view, 8> kComments = {"title",    "description", "default",  "examples",
+constexpr std::array<std::string_view, 8> kComments = {"title",    "description", "default",   "examples",
                                                        "$comment", "readOnly",    "writeOnly", "deprecated"};
-constexpr std::array<std::string_view, 6> kNames = {"$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$schema"};
+constexpr std::array<std::string_view, 6> kNames = {
+    "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$schema"};
 
-// A member called "title" may also be a property's name; then its value is a schema, which is never a comment.
+// A member called "title" may also be a property's name; then its value is a schema, which is never a
+// comment.
 bool is_comment(const std::pair<std::string, JsonValue>& member) {
   if (std::find(kComments.begin(), kComments.end(), member.first) == kComments.end()) return false;
   return !member.second.is_object() || member.first == "default";
@@ -27,7 +29,8 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 bool same(const JsonValue& a, const JsonValue& b) {
   if (a.kind != b.kind) return false;
   if (a.is_array()) {
-    return a.items.size() == b.items.size() && std::equal(a.items.begin(), a.items.end(), b.items.begin(), same);
+    return a.items.size() == b.items.size() &&
+           std::equal(a.items.begin(), a.items.end(), b.items.begin(), same);
   }
   if (!a.is_object()) return json_equal(a, b);
   auto x = a.members.begin(), y = b.members.begin();
@@ -47,9 +50,15 @@ const SchemaIdentity::Print& SchemaIdentity::print(const JsonValue& value) {
   Print out;
   out.hash = static_cast<std::uint64_t>(value.kind) + 17;
   switch (value.kind) {
-    case JsonValue::Kind::kBool: out.hash = mix(out.hash, value.boolean ? 1 : 2); break;
-    case JsonValue::Kind::kNumber: out.hash = mix(out.hash, std::hash<std::string>()(value.number.to_string())); break;
-    case JsonValue::Kind::kString: out.hash = mix(out.hash, std::hash<std::string>()(value.text)); break;
+    case JsonValue::Kind::kBool:
+      out.hash = mix(out.hash, value.boolean ? 1 : 2);
+      break;
+    case JsonValue::Kind::kNumber:
+      out.hash = mix(out.hash, std::hash<std::string>()(value.number.to_string()));
+      break;
+    case JsonValue::Kind::kString:
+      out.hash = mix(out.hash, std::hash<std::string>()(value.text));
+      break;
     case JsonValue::Kind::kArray:
       for (const JsonValue& item : value.items) {
         const Print inner = print(item);
@@ -62,10 +71,12 @@ const SchemaIdentity::Print& SchemaIdentity::print(const JsonValue& value) {
         if (is_comment(member)) continue;
         const Print inner = print(member.second);
         out.hash = mix(mix(out.hash, std::hash<std::string>()(member.first)), inner.hash);
-        out.named = out.named || inner.named || std::find(kNames.begin(), kNames.end(), member.first) != kNames.end();
+        out.named =
+            out.named || inner.named || std::find(kNames.begin(), kNames.end(), member.first) != kNames.end();
       }
       break;
-    case JsonValue::Kind::kNull: break;
+    case JsonValue::Kind::kNull:
+      break;
   }
   return prints_.emplace(&value, out).first->second;
 }

@@ -1,6 +1,6 @@
-// Which subschemas of a set say the same: equal up to comments (title, description, default, examples, ...), in one
-// resource, and without an identifier of their own. Normalising them as one keeps grammars small and lets the
-// arms of a oneOf cancel out. Memoises; one per compilation.
+// Which subschemas of a set say the same: equal up to comments (title, description, default, examples, ...),
+// in one resource, and without an identifier of their own. Normalising them as one keeps grammars small and
+// lets the arms of a oneOf cancel out. Memoises; one per compilation.
 #pragma once
 
 #include <cstdint>

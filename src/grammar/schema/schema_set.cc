@@ -7,24 +7,41 @@
 namespace deepinfer::schema {
 namespace {
 
-constexpr std::array<std::string_view, 12> kSchemaKeywords = {
-    "additionalProperties", "unevaluatedProperties", "propertyNames", "items",  "additionalItems", "unevaluatedItems",
-    "contains",             "not",                   "if",            "then",   "else",            "contentSchema"};
-constexpr std::array<std::string_view, 5> kSchemaListKeywords = {"allOf", "anyOf", "oneOf", "prefixItems", "items"};
-constexpr std::array<std::string_view, 6> kSchemaMapKeywords = {"properties",  "patternProperties", "$defs",
-                                                                "definitions", "dependentSchemas",  "dependencies"};
+constexpr std::array<std::string_view, 12> kSchemaKeywords = {"additionalProperties",
+                                                              "unevaluatedProperties",
+                                                              "propertyNames",
+                                                              "items",
+                                                              "additionalItems",
+                                                              "unevaluatedItems",
+                                                              "contains",
+                                                              "not",
+                                                              "if",
+                                                              "then",
+                                                              "else",
+                                                              "contentSchema"};
+constexpr std::array<std::string_view, 5> kSchemaListKeywords = {"allOf", "anyOf", "oneOf", "prefixItems",
+                                                                 "items"};
+constexpr std::array<std::string_view, 6> kSchemaMapKeywords = {
+    "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"};
 
 // Draft of a metaschema URI we know by name.
 bool known_draft(std::string_view uri, SchemaDraft* draft) {
   const auto has = [&](std::string_view part) { return uri.find(part) != std::string_view::npos; };
   if (!has("json-schema.org/")) return false;
-  if (has("2020-12/schema")) *draft = SchemaDraft::kDraft202012;
-  else if (has("2019-09/schema")) *draft = SchemaDraft::kDraft201909;
-  else if (has("draft-07/schema")) *draft = SchemaDraft::kDraft7;
-  else if (has("draft-06/schema")) *draft = SchemaDraft::kDraft6;
-  else if (has("draft-04/schema")) *draft = SchemaDraft::kDraft4;
-  else if (uri == "http://json-schema.org/schema#" || uri == "http://json-schema.org/schema") return false;
-  else return false;
+  if (has("2020-12/schema"))
+    *draft = SchemaDraft::kDraft202012;
+  else if (has("2019-09/schema"))
+    *draft = SchemaDraft::kDraft201909;
+  else if (has("draft-07/schema"))
+    *draft = SchemaDraft::kDraft7;
+  else if (has("draft-06/schema"))
+    *draft = SchemaDraft::kDraft6;
+  else if (has("draft-04/schema"))
+    *draft = SchemaDraft::kDraft4;
+  else if (uri == "http://json-schema.org/schema#" || uri == "http://json-schema.org/schema")
+    return false;
+  else
+    return false;
   return true;
 }
 
@@ -36,9 +53,12 @@ const JsonValue* string_member(const JsonValue& object, std::string_view key) {
 std::string escape_pointer(std::string_view token) {
   std::string out;
   for (const char c : token) {
-    if (c == '~') out += "~0";
-    else if (c == '/') out += "~1";
-    else out += c;
+    if (c == '~')
+      out += "~0";
+    else if (c == '/')
+      out += "~1";
+    else
+      out += c;
   }
   return out;
 }
@@ -74,7 +94,8 @@ bool find_pointer(const JsonValue& at, const JsonValue* wanted, std::string& pat
 }  // namespace
 
 Result<std::unique_ptr<SchemaSet>> SchemaSet::load(std::string_view text, SchemaDraft default_draft,
-                                                   const SchemaDocuments& documents, const TreeLimits& limits) {
+                                                   const SchemaDocuments& documents,
+                                                   const TreeLimits& limits) {
   std::unique_ptr<SchemaSet> set(new SchemaSet(documents, limits, default_draft));
   DI_TRY(set->add_document("", text));
   set->main_ = set->loaded_.front().root.get();
@@ -126,7 +147,8 @@ Status SchemaSet::read_dialect(SchemaResource& resource) {
   if (const JsonValue* base = string_member(*parsed, "$schema"); base != nullptr) {
     known_draft(base->text, &resource.draft);
   }
-  if (const JsonValue* vocabulary = parsed->find("$vocabulary"); vocabulary != nullptr && vocabulary->is_object()) {
+  if (const JsonValue* vocabulary = parsed->find("$vocabulary");
+      vocabulary != nullptr && vocabulary->is_object()) {
     resource.validation_vocabulary = false;
     for (const auto& [name, required] : vocabulary->members) {
       if (name.ends_with("/vocab/validation")) resource.validation_vocabulary = true;
@@ -154,7 +176,8 @@ Status SchemaSet::index(const JsonValue& value, int resource) {
       has_dynamic_anchors_ = true;
     }
     const JsonValue* recursive = value.find("$recursiveAnchor");
-    if (recursive != nullptr && recursive->boolean && at.draft == SchemaDraft::kDraft201909 && &value == at.root) {
+    if (recursive != nullptr && recursive->boolean && at.draft == SchemaDraft::kDraft201909 &&
+        &value == at.root) {
       at.dynamic_anchors.emplace("", site);
       has_dynamic_anchors_ = true;
     }
@@ -202,7 +225,8 @@ Result<int> SchemaSet::find_resource(std::string_view uri) {
   if (const auto known = by_uri_.find(std::string(uri)); known != by_uri_.end()) return known->second;
   const auto document = documents_.find(uri);
   if (document == documents_.end()) {
-    return unsupported("refers to '" + std::string(uri) + "', which is neither in the schema nor a supplied document");
+    return unsupported("refers to '" + std::string(uri) +
+                       "', which is neither in the schema nor a supplied document");
   }
   DI_TRY(add_document(std::string(uri), document->second));
   return by_uri_.at(std::string(uri));
@@ -245,11 +269,13 @@ Result<SchemaSite> SchemaSet::resolve(const SchemaSite& from, std::string_view r
     DI_ASSIGN(site, follow_pointer(target, parts.fragment));
   } else {
     const auto anchor = owner.anchors.find(percent_decode(parts.fragment));
-    if (anchor == owner.anchors.end()) return not_found("no anchor '" + std::string(reference) + "' in the schema");
+    if (anchor == owner.anchors.end())
+      return not_found("no anchor '" + std::string(reference) + "' in the schema");
     site = anchor->second;
   }
   if (!site.value->is_object() && !site.value->is_bool()) {
-    return invalid_argument("the reference '" + std::string(reference) + "' leads to something that is no schema");
+    return invalid_argument("the reference '" + std::string(reference) +
+                            "' leads to something that is no schema");
   }
   resolved_.emplace(key, site);
   return site;

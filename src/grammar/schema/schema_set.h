@@ -51,11 +51,13 @@ class SchemaSet {
   SchemaSite child(const SchemaSite& parent, const JsonValue& value) const;
   /// The target of a reference as written at `from`.
   Result<SchemaSite> resolve(const SchemaSite& from, std::string_view reference);
-  /// A name of a $dynamicAnchor that `reference` ends in, when its target is that anchor; empty optional otherwise.
+  /// A name of a $dynamicAnchor that `reference` ends in, when its target is that anchor; empty optional
+  /// otherwise.
   bool is_dynamic_target(const SchemaSite& from, std::string_view reference, std::string* anchor);
   /// Whether any resource has a dynamic anchor (otherwise dynamic scopes need no tracking).
   bool has_dynamic_anchors() const { return has_dynamic_anchors_; }
-  /// JSON pointer of a value as a URI fragment, "#/properties/a"; documents other than the main one prefix their URI.
+  /// JSON pointer of a value as a URI fragment, "#/properties/a"; documents other than the main one prefix
+  /// their URI.
   std::string pointer(const JsonValue* value) const;
 
  private:
@@ -69,7 +71,8 @@ class SchemaSet {
 
   Status add_document(const std::string& uri, std::string_view text);
   /// `uri`: the name it is reached by; its own $id is resolved against `base`.
-  Result<int> add_resource(const std::string& uri, const JsonValue& root, SchemaDraft inherited, const std::string& base);
+  Result<int> add_resource(const std::string& uri, const JsonValue& root, SchemaDraft inherited,
+                           const std::string& base);
   Status index(const JsonValue& value, int resource);
   Status index_children(const JsonValue& schema, int resource);
   Status read_dialect(SchemaResource& resource);

@@ -23,7 +23,9 @@ struct ShortEscape {
 constexpr std::array<ShortEscape, 7> kPlainEscapes = {
     {{'"', '"'}, {'\\', '\\'}, {8, 'b'}, {12, 'f'}, {10, 'n'}, {13, 'r'}, {9, 't'}}};
 
-char hex_digit(std::uint32_t value) { return "0123456789abcdef"[value & 15]; }
+char hex_digit(std::uint32_t value) {
+  return "0123456789abcdef"[value & 15];
+}
 
 // What RFC 8259 lets stand unescaped.
 CharSet unescaped() {
@@ -53,14 +55,17 @@ std::string StringAlgebra::spell(std::string_view text) {
   out.reserve(text.size());
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || c == '"' || c == '\\') out += escape(byte);
-    else out += c;
+    if (byte < 0x20 || c == '"' || c == '\\')
+      out += escape(byte);
+    else
+      out += c;
   }
   return out;
 }
 
 std::int64_t StringAlgebra::length(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
 RegexId StringAlgebra::plain_chars(const CharSet& set) {
@@ -92,8 +97,9 @@ RegexId StringAlgebra::free_char() {
       pool_.concat({pool_.bytes(ByteSet::any_of("0123456789abcefABCEF")), hex, hex, hex}),
       pool_.concat({d, pool_.bytes(ByteSet::any_of("01234567")), hex, hex}),
   });
-  const RegexId pair = pool_.concat({d, pool_.bytes(ByteSet::any_of("89abAB")), hex, hex, pool_.literal("\\u"), d,
-                                     pool_.bytes(ByteSet::any_of("cdefCDEF")), hex, hex});
+  const RegexId pair =
+      pool_.concat({d, pool_.bytes(ByteSet::any_of("89abAB")), hex, hex, pool_.literal("\\u"), d,
+                    pool_.bytes(ByteSet::any_of("cdefCDEF")), hex, hex});
   free_char_ = pool_.alt({
       pool_.chars(unescaped()),
       pool_.concat(pool_.byte('\\'), pool_.alt({pool_.bytes(ByteSet::any_of("\"\\/bfnrt")),
@@ -107,7 +113,8 @@ RegexId StringAlgebra::counted(RegexId character, const StringBranch& branch) {
 }
 
 RegexId StringAlgebra::body(const StringBranch& branch) {
-  if (!branch.one_of && branch.languages.empty() && branch.none_of.empty()) return counted(free_char(), branch);
+  if (!branch.one_of && branch.languages.empty() && branch.none_of.empty())
+    return counted(free_char(), branch);
   return language(branch);
 }
 
@@ -137,7 +144,8 @@ Result<LanguageId> StringAlgebra::pattern(const std::string& text) {
   auto language = grammar::parse_regex(pool_, text, options);
   if (!language.ok()) {
     Error error = language.error();
-    error.message = "the pattern '" + text + "' " + (error.where.empty() ? "" : "at " + error.where + " ") + "is refused: " + error.message;
+    error.message = "the pattern '" + text + "' " + (error.where.empty() ? "" : "at " + error.where + " ") +
+                    "is refused: " + error.message;
     error.where.clear();
     return error;
   }
@@ -145,7 +153,9 @@ Result<LanguageId> StringAlgebra::pattern(const std::string& text) {
   return *language;
 }
 
-LanguageId StringAlgebra::complement(LanguageId language) { return pool_.minus(plain_any(), language); }
+LanguageId StringAlgebra::complement(LanguageId language) {
+  return pool_.minus(plain_any(), language);
+}
 
 LanguageId StringAlgebra::complement(const std::vector<StringBranch>& branches) {
   std::vector<RegexId> parts;
@@ -156,7 +166,8 @@ LanguageId StringAlgebra::complement(const std::vector<StringBranch>& branches) 
 Result<std::optional<LanguageId>> StringAlgebra::format(const std::string& name) {
   const FormatPattern* known = format_pattern(name);
   if (known == nullptr) return std::optional<LanguageId>();
-  if (const auto made = formats_.find(name); made != formats_.end()) return std::optional<LanguageId>(made->second);
+  if (const auto made = formats_.find(name); made != formats_.end())
+    return std::optional<LanguageId>(made->second);
   DI_ASSIGN(LanguageId language, pattern(known->pattern));
   if (!known->also.empty()) {
     DI_ASSIGN(const LanguageId also, pattern(known->also));

@@ -1,9 +1,10 @@
 // Sets of strings as regular expressions over what stands between the quotes of a JSON string.
 //
-// Two spellings. *Plain*: every code point has exactly one spelling (itself; \" \\ \b \f \n \r \t; \u00xx in lower
-// case for the other control characters). Names, constants, patterns and formats use it: a unique spelling makes
-// Boolean operations on languages exact and lets a whole key be forced. *Free*: every escape of RFC 8259, surrogates
-// in pairs; strings that are limited in length only use it. Lengths count code points in both.
+// Two spellings. *Plain*: every code point has exactly one spelling (itself; \" \\ \b \f \n \r \t; \u00xx in
+// lower case for the other control characters). Names, constants, patterns and formats use it: a unique
+// spelling makes Boolean operations on languages exact and lets a whole key be forced. *Free*: every escape
+// of RFC 8259, surrogates in pairs; strings that are limited in length only use it. Lengths count code points
+// in both.
 //
 // Works on one RegexPool; not thread-safe.
 #pragma once

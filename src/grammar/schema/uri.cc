@@ -116,7 +116,8 @@ std::string resolve_uri(std::string_view base_text, std::string_view reference) 
     return print(out);
   }
   const auto slash = base.path.rfind('/');
-  std::string merged = slash == std::string::npos ? (base.authority ? "/" : "") : base.path.substr(0, slash + 1);
+  std::string merged =
+      slash == std::string::npos ? (base.authority ? "/" : "") : base.path.substr(0, slash + 1);
   out.path = remove_dot_segments(merged + ref.path);
   return print(out);
 }

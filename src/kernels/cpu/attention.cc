@@ -1,8 +1,9 @@
-// Attention with a sink. A task is a run of neighbouring rows of one sequence and a share of the heads. Keys of a row come
-// in up to three pieces of consecutive vectors: window records decoded from the ring (once for all rows of the task), fresh
-// window rows (read in place), pool entries (decoded for each row, or once for all rows where every entry is visible).
-// Passes over a row: logits of all keys; then block by block (kAttentionBlock, ops.h) the weights under the running maximum
-// of each head and the weighted sum in key order.
+// Attention with a sink. A task is a run of neighbouring rows of one sequence and a share of the heads. Keys
+// of a row come in up to three pieces of consecutive vectors: window records decoded from the ring (once for
+// all rows of the task), fresh window rows (read in place), pool entries (decoded for each row, or once for
+// all rows where every entry is visible). Passes over a row: logits of all keys; then block by block
+// (kAttentionBlock, ops.h) the weights under the running maximum of each head and the weighted sum in key
+// order.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -39,7 +40,8 @@ struct RowRun {
 HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
 
-constexpr std::int64_t kKeyTile = 64;  // keys that stay in the second-level cache while all heads pass over them
+constexpr std::int64_t kKeyTile =
+    64;  // keys that stay in the second-level cache while all heads pass over them
 
 struct Piece {
   const float* keys;
@@ -48,8 +50,8 @@ struct Piece {
 
 // o_h += Σ_j p_h[j] key_j for kHeads heads and 16 * kColumns channels, j ascending.
 template <int kHeads, int kColumns>
-HWY_INLINE void weigh_block(const float* p, std::int64_t p_stride, const float* keys, std::int64_t count, std::int64_t dim,
-                            bool first, float* o) {
+HWY_INLINE void weigh_block(const float* p, std::int64_t p_stride, const float* keys, std::int64_t count,
+                            std::int64_t dim, bool first, float* o) {
   V16 acc[kHeads][kColumns];
 #pragma GCC unroll 4
   for (int h = 0; h < kHeads; ++h) {
@@ -74,8 +76,8 @@ HWY_INLINE void weigh_block(const float* p, std::int64_t p_stride, const float* 
 }
 
 template <int kHeads>
-HWY_INLINE void weigh_heads(const float* p, std::int64_t p_stride, const float* keys, std::int64_t count, std::int64_t dim,
-                            bool first, float* o) {
+HWY_INLINE void weigh_heads(const float* p, std::int64_t p_stride, const float* keys, std::int64_t count,
+                            std::int64_t dim, bool first, float* o) {
   constexpr int kColumns = kVecs == 1 ? 4 : 2;
   std::int64_t i = 0;
   for (; i + 16 * kColumns <= dim; i += 16 * kColumns) {
@@ -84,8 +86,8 @@ HWY_INLINE void weigh_heads(const float* p, std::int64_t p_stride, const float* 
   for (; i < dim; i += 16) weigh_block<kHeads, 1>(p, p_stride, keys + i, count, dim, first, o + i);
 }
 
-HWY_INLINE void weigh(const float* p, std::int64_t p_stride, std::int64_t heads, const float* keys, std::int64_t count,
-                      std::int64_t dim, bool first, float* o) {
+HWY_INLINE void weigh(const float* p, std::int64_t p_stride, std::int64_t heads, const float* keys,
+                      std::int64_t count, std::int64_t dim, bool first, float* o) {
   constexpr int kHeads = kVecs == 1 ? 4 : 2;
   std::int64_t h = 0;
   for (; h + kHeads <= heads; h += kHeads) {
@@ -94,8 +96,9 @@ HWY_INLINE void weigh(const float* p, std::int64_t p_stride, std::int64_t heads,
   for (; h < heads; ++h) weigh_heads<1>(p + h * p_stride, p_stride, keys, count, dim, first, o + h * dim);
 }
 
-// One block of one head: logits p[0..count) become weights in place under the running maximum `top`, `sum` takes them in.
-// Returns the factor by which what was gathered before shrinks. p is readable and writable up to a multiple of 16.
+// One block of one head: logits p[0..count) become weights in place under the running maximum `top`, `sum`
+// takes them in. Returns the factor by which what was gathered before shrinks. p is readable and writable up
+// to a multiple of 16.
 HWY_INLINE float softmax_block(float* p, std::int64_t count, float scale, bool bf16, float& top, float& sum) {
   const DF d;
   const std::int64_t whole = count / kVecLanes * kVecLanes;
@@ -142,10 +145,11 @@ struct HeadState {
   float top, sum;
 };
 
-// Folds the keys of `pieces` (logits in p, `stride` apart) into the running softmax of all heads, block by block.
+// Folds the keys of `pieces` (logits in p, `stride` apart) into the running softmax of all heads, block by
+// block.
 template <std::size_t kPieces>
-HWY_INLINE void fold_keys(const std::array<Piece, kPieces>& pieces, const AttentionOp& op, std::int64_t heads, float* p,
-                          std::int64_t stride, bool& first, HeadState* state, float* o) {
+HWY_INLINE void fold_keys(const std::array<Piece, kPieces>& pieces, const AttentionOp& op, std::int64_t heads,
+                          float* p, std::int64_t stride, bool& first, HeadState* state, float* o) {
   const bool bf16 = op.round == Round::kBf16;
   std::int64_t count = 0;
   for (const Piece& piece : pieces) count += piece.count;
@@ -154,7 +158,8 @@ HWY_INLINE void fold_keys(const std::array<Piece, kPieces>& pieces, const Attent
   for (std::int64_t begin = 0; begin < count; begin += kAttentionBlock) {
     const std::int64_t size = std::min(kAttentionBlock, count - begin);
     for (std::int64_t h = 0; h < heads; ++h) {
-      const float shrink = softmax_block(p + h * stride + begin, size, op.scale, bf16, state[h].top, state[h].sum);
+      const float shrink =
+          softmax_block(p + h * stride + begin, size, op.scale, bf16, state[h].top, state[h].sum);
       if (!first && shrink != 1.0f) scale_row(o + h * op.dim, op.dim, shrink);
     }
     for (std::int64_t done = 0; done < size;) {
@@ -171,7 +176,8 @@ HWY_INLINE void fold_keys(const std::array<Piece, kPieces>& pieces, const Attent
   }
 }
 
-void attention_rows(const AttentionOp& op, const RowRun& run, std::int64_t head_begin, std::int64_t head_end) {
+void attention_rows(const AttentionOp& op, const RowRun& run, std::int64_t head_begin,
+                    std::int64_t head_end) {
   const StepRows& step = *op.step;
   const StepRows::Sequence& seq = step.sequences[static_cast<std::size_t>(run.sequence)];
   const std::int64_t dim = op.dim, heads = head_end - head_begin;
@@ -179,7 +185,8 @@ void attention_rows(const AttentionOp& op, const RowRun& run, std::int64_t head_
   const std::int64_t last_position = step.position[static_cast<std::size_t>(run.row + run.rows - 1)];
   const bool pool = op.pool.data != nullptr;
   // Window positions before the step, oldest of any row first.
-  const std::int64_t ring_begin = std::min(seq.start, std::max<std::int64_t>(0, first_position - op.window + 1));
+  const std::int64_t ring_begin =
+      std::min(seq.start, std::max<std::int64_t>(0, first_position - op.window + 1));
   const std::int64_t ring_count = seq.start - ring_begin;
   const std::int64_t pool_most = !pool ? 0 : op.selected ? op.top_k : (last_position + 1) / op.pool.ratio;
   auto* ring_keys = scratch<float>(Scratch::kKeys, (ring_count + pool_most) * dim);
@@ -204,14 +211,16 @@ void attention_rows(const AttentionOp& op, const RowRun& run, std::int64_t head_
     const std::int64_t begin = std::max<std::int64_t>(0, position - op.window + 1);
     std::array<Piece, 2> recent = {};
     std::array<Piece, 1> history = {};
-    if (begin < seq.start) recent[0] = {ring_keys + (begin - ring_begin) * dim, std::min(position + 1, seq.start) - begin};
+    if (begin < seq.start)
+      recent[0] = {ring_keys + (begin - ring_begin) * dim, std::min(position + 1, seq.start) - begin};
     const std::int64_t fresh_begin = std::max(begin, seq.start);
     if (fresh_begin <= position) {
       recent[1] = {op.fresh + (seq.row_begin + fresh_begin - seq.start) * dim, position + 1 - fresh_begin};
     }
     if (pool && op.selected) {
       for (std::int32_t i = 0; i < op.selected_count[t]; ++i) {
-        decode_record_16(op.pool.format, op.pool.entry(seq.blocks, op.selected[t * op.top_k + i]), pool_keys + i * dim);
+        decode_record_16(op.pool.format, op.pool.entry(seq.blocks, op.selected[t * op.top_k + i]),
+                         pool_keys + i * dim);
       }
       history[0] = {pool_keys, op.selected_count[t]};
     } else if (pool) {
@@ -276,7 +285,8 @@ void attention(const Exec& exec, const AttentionOp& op) {
   }
   // Few rows: heads are shared out too.
   std::int64_t parts = 1;
-  while (count * parts < 2 * threads && op.heads % (2 * parts) == 0 && op.heads / (2 * parts) >= 4) parts *= 2;
+  while (count * parts < 2 * threads && op.heads % (2 * parts) == 0 && op.heads / (2 * parts) >= 4)
+    parts *= 2;
   const std::int64_t heads = op.heads / parts;
   const auto body = [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {

@@ -66,18 +66,25 @@ void round_rows(const CacheRoundOp& op, std::int64_t begin, std::int64_t end) {
     float* x = op.x + t * f.dim;
     const std::int64_t plain = f.dim - f.rope;
     switch (f.kind) {
-      case RecordKind::kF32: break;
-      case RecordKind::kFp8Block32: fp8_row_round_trip(x, f.dim, f.block); break;
+      case RecordKind::kF32:
+        break;
+      case RecordKind::kFp8Block32:
+        fp8_row_round_trip(x, f.dim, f.block);
+        break;
       case RecordKind::kFp4Block16:
-        for (std::int64_t i = 0; i < f.dim; i += f.block) fp4_e4m3_block_round_trip(x + i, std::min(f.block, f.dim - i));
+        for (std::int64_t i = 0; i < f.dim; i += f.block)
+          fp4_e4m3_block_round_trip(x + i, std::min(f.block, f.dim - i));
         break;
       case RecordKind::kFp4Block32:
-        for (std::int64_t i = 0; i < f.dim; i += f.block) fp4_block_round_trip(x + i, std::min(f.block, f.dim - i));
+        for (std::int64_t i = 0; i < f.dim; i += f.block)
+          fp4_block_round_trip(x + i, std::min(f.block, f.dim - i));
         break;
       case RecordKind::kFp8Split64:
         for (std::int64_t i = plain; i < f.dim; ++i) x[i] = round_to_bf16(x[i]);
         [[fallthrough]];
-      case RecordKind::kFp8Split64F32: fp8_row_round_trip(x, plain, f.block); break;
+      case RecordKind::kFp8Split64F32:
+        fp8_row_round_trip(x, plain, f.block);
+        break;
     }
   }
 }
@@ -127,8 +134,9 @@ HWY_EXPORT(pool_slots);
 
 void cache_round(const Exec& exec, const CacheRoundOp& op) {
   if (op.format.kind == RecordKind::kF32) return;
-  for_rows(exec, op.rows, op.format.dim,
-           [&](std::int64_t begin, std::int64_t end) { HWY_DYNAMIC_DISPATCH(round_rows)(op, begin, end); });
+  for_rows(exec, op.rows, op.format.dim, [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(round_rows)(op, begin, end);
+  });
 }
 
 void window_write(const Exec& exec, const WindowWriteOp& op) {
@@ -165,11 +173,13 @@ Slot slot_of(const CompressOp& op, const StepRows::Sequence& seq, std::int64_t p
     const std::int64_t at = (seq.row_begin + position - seq.start) * width + channel;
     return {op.c + at, op.g + at, ape};
   }
-  const float* tail = op.tail + seq.slot * op.tail_slot_stride + position % op.tail_ring * 2 * width + channel;
+  const float* tail =
+      op.tail + seq.slot * op.tail_slot_stride + position % op.tail_ring * 2 * width + channel;
   return {tail, tail + width, ape};
 }
 
-void compress_group(const CompressOp& op, const StepRows::Sequence& seq, std::int64_t group, std::int64_t width, float* out) {
+void compress_group(const CompressOp& op, const StepRows::Sequence& seq, std::int64_t group,
+                    std::int64_t width, float* out) {
   if (op.ratio == 1) {
     const float* c = op.c + (seq.row_begin + group - seq.start) * width;
     for (std::int64_t i = 0; i < op.dim; ++i) out[i] = op.round == Round::kBf16 ? round_to_bf16(c[i]) : c[i];
@@ -178,7 +188,8 @@ void compress_group(const CompressOp& op, const StepRows::Sequence& seq, std::in
   auto* slots = scratch<Slot>(Scratch::kScores, 2 * op.ratio);
   std::int64_t count = 0;
   if (op.overlap && group > 0) {
-    for (std::int64_t i = 0; i < op.ratio; ++i) slots[count++] = slot_of(op, seq, (group - 1) * op.ratio + i, width, 0);
+    for (std::int64_t i = 0; i < op.ratio; ++i)
+      slots[count++] = slot_of(op, seq, (group - 1) * op.ratio + i, width, 0);
   }
   for (std::int64_t i = 0; i < op.ratio; ++i) {
     slots[count++] = slot_of(op, seq, group * op.ratio + i, width, op.overlap ? op.dim : 0);
@@ -201,7 +212,8 @@ void compress(const Exec& exec, const CompressOp& op) {
       op.out_sequence[written + i] = static_cast<std::int32_t>(s);
     }
     for_rows(exec, groups, 4 * op.ratio * op.dim, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) compress_group(op, seq, first + i, width, op.out + (written + i) * op.dim);
+      for (std::int64_t i = begin; i < end; ++i)
+        compress_group(op, seq, first + i, width, op.out + (written + i) * op.dim);
     });
     written += groups;
     if (op.ratio == 1) continue;

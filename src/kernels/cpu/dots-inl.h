@@ -1,4 +1,5 @@
-// Dot products of a few vectors with many: attention logits and index scores. Each product has the order of ops.h.
+// Dot products of a few vectors with many: attention logits and index scores. Each product has the order of
+// ops.h.
 #include "kernels/cpu/simd-inl.h"
 
 #if defined(DI_KERNELS_DOTS_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -28,7 +29,8 @@ HWY_INLINE void sum16x16(const V16* a, float* out, std::int64_t stride) {
 #pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {  // 2 apart
     const __m512d x = _mm512_castps_pd(u[2 * i]), y = _mm512_castps_pd(u[2 * i + 1]);
-    v[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+    v[i] =
+        _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
   }
   const __m512 w = _mm512_add_ps(_mm512_shuffle_ps(v[0], v[1], 0x88), _mm512_shuffle_ps(v[0], v[1], 0xdd));
   _mm_storeu_ps(out, _mm512_castps512_ps128(w));
@@ -40,7 +42,8 @@ HWY_INLINE void sum16x16(const V16* a, float* out, std::int64_t stride) {
 
 /// kHeads x 4 products, out[h*stride + j].
 template <int kHeads>
-HWY_INLINE void dots_block(const float* q, const float* keys, std::int64_t dim, float* out, std::int64_t stride) {
+HWY_INLINE void dots_block(const float* q, const float* keys, std::int64_t dim, float* out,
+                           std::int64_t stride) {
   V16 acc[4 * kHeads];
 #pragma GCC unroll 16
   for (int i = 0; i < 4 * kHeads; ++i) acc[i] = zero16();
@@ -67,8 +70,8 @@ HWY_INLINE void dots_block(const float* q, const float* keys, std::int64_t dim, 
 }
 
 /// out[h*stride + j] = q_h · key_j; q [heads, dim], keys [count, dim], dim a multiple of 16.
-HWY_INLINE void dots(const float* q, std::int64_t heads, const float* keys, std::int64_t count, std::int64_t dim, float* out,
-                     std::int64_t stride) {
+HWY_INLINE void dots(const float* q, std::int64_t heads, const float* keys, std::int64_t count,
+                     std::int64_t dim, float* out, std::int64_t stride) {
   constexpr int kHeads = kVecs == 1 ? 4 : 1;
   std::int64_t j = 0;
   for (; j + 4 <= count; j += 4) {

@@ -45,7 +45,8 @@ void gate_rows(const EngramGateOp& op, std::int64_t begin, std::int64_t end) {
         xx = fma16(xv, xv, xx);
         kk = fma16(kv, kv, kk);
       }
-      const float rstd = 1.0f / std::sqrt(sum16(xx) / width + op.eps) * (1.0f / std::sqrt(sum16(kk) / width + op.eps));
+      const float rstd =
+          1.0f / std::sqrt(sum16(xx) / width + op.eps) * (1.0f / std::sqrt(sum16(kk) / width + op.eps));
       const float s = sum16(dot) * rstd * (1.0f / std::sqrt(width));
       float gate = sigmoid_f32(std::copysign(std::sqrt(std::max(std::abs(s), 1e-6f)), s));
       if (op.image && op.image[t]) gate = 0.0f;
@@ -69,14 +70,16 @@ HWY_EXPORT(gate_rows);
 
 void engram_gather(const Exec& exec, const EngramGatherOp& op) {
   if (op.width % 32 != 0) return ref::engram_gather(exec, op);
-  for_rows(exec, op.rows * op.count, op.width,
-           [&](std::int64_t begin, std::int64_t end) { HWY_DYNAMIC_DISPATCH(gather_rows)(op, begin, end); });
+  for_rows(exec, op.rows * op.count, op.width, [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(gather_rows)(op, begin, end);
+  });
 }
 
 void engram_gate(const Exec& exec, const EngramGateOp& op) {
   if (op.dim % 16 != 0) return ref::engram_gate(exec, op);
-  for_rows(exec, op.rows, 5 * op.dim,
-           [&](std::int64_t begin, std::int64_t end) { HWY_DYNAMIC_DISPATCH(gate_rows)(op, begin, end); });
+  for_rows(exec, op.rows, 5 * op.dim, [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(gate_rows)(op, begin, end);
+  });
 }
 
 }  // namespace deepinfer::cpu

@@ -1,9 +1,12 @@
-// Routed experts and the shared one. Rows are sorted by expert once; an expert's rows are packed together, so that its
-// weights are decoded once for all of them. Two passes over the threads:
-//   up    tasks (expert, block of its rows, stretch of inner channels): gate and up product, SwiGLU, rounding; the result
+// Routed experts and the shared one. Rows are sorted by expert once; an expert's rows are packed together, so
+// that its weights are decoded once for all of them. Two passes over the threads:
+//   up    tasks (expert, block of its rows, stretch of inner channels): gate and up product, SwiGLU,
+//   rounding; the result
 //         goes straight into the packed order the second pass reads;
-//   down  tasks (stretch of output channels): all experts one after the other in ascending order, each adding to its rows.
-//         One task owns its channels of all rows, so the sum has the fixed order without a buffer of partial results.
+//   down  tasks (stretch of output channels): all experts one after the other in ascending order, each adding
+//   to its rows.
+//         One task owns its channels of all rows, so the sum has the fixed order without a buffer of partial
+//         results.
 #include <algorithm>
 #include <functional>
 
@@ -31,7 +34,9 @@ struct Active {
   float* a;                 // packed [count, inner]
 };
 
-std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
 
 // Everything a portion of rows needs, in scratch memory of the calling thread.
 struct Plan {
@@ -47,7 +52,8 @@ class Run {
  public:
   Run(const Exec& exec, const ExpertsOp& op) : exec_(exec), op_(op), traits_(gemm_traits()) {
     // A stretch holds whole panels and whole quantisation blocks.
-    stretch_ = std::max<std::int64_t>(64, op.quantize_block > 0 ? up(64, op.quantize_block) * op.quantize_block : 64);
+    stretch_ = std::max<std::int64_t>(
+        64, op.quantize_block > 0 ? up(64, op.quantize_block) * op.quantize_block : 64);
     stretch_ = up(stretch_, kPackRows) * kPackRows;
     if (op.quantize_block > 0) {
       while (stretch_ % op.quantize_block != 0) stretch_ += kPackRows;
@@ -85,7 +91,8 @@ class Run {
     const auto experts = static_cast<std::int64_t>(op_.experts.size());
     const std::int64_t slots = rows * op_.top_k;
     const std::int64_t entries = slots + (op_.shared ? rows : 0);
-    const std::int64_t bytes = (experts + 1) * static_cast<std::int64_t>(sizeof(Active)) + entries * 8 + (experts + 1) * 8;
+    const std::int64_t bytes =
+        (experts + 1) * static_cast<std::int64_t>(sizeof(Active)) + entries * 8 + (experts + 1) * 8;
     auto* area = scratch<std::uint8_t>(Scratch::kPlan, bytes);
     plan_ = Plan{begin, rows};
     plan_.active = reinterpret_cast<Active*>(area);
@@ -164,7 +171,8 @@ class Run {
     }
   }
 
-  // Columns [n_begin, n_end) of a product for `count` rows starting at row `begin` of an expert, to y [count, stride].
+  // Columns [n_begin, n_end) of a product for `count` rows starting at row `begin` of an expert, to y [count,
+  // stride].
   void product(const Weight& w, const Active& e, const float* packed, std::int64_t begin, std::int64_t count,
                std::int64_t n_begin, std::int64_t n_end, float* y, std::int64_t stride, void* panel) {
     const std::int64_t tile_end = up(n_end, kPackRows);
@@ -184,8 +192,9 @@ class Run {
     float* p = g + kPanelRows * stretch_;
     const std::int64_t stretches = up(op_.inner, stretch_);
     for (std::int64_t task = begin; task < end; ++task) {
-      const Active* after = std::upper_bound(plan_.active, plan_.active + plan_.actives, task,
-                                             [](std::int64_t t, const Active& e) { return t < e.first_task; });
+      const Active* after =
+          std::upper_bound(plan_.active, plan_.active + plan_.actives, task,
+                           [](std::int64_t t, const Active& e) { return t < e.first_task; });
       const Active& e = after[-1];
       const std::int64_t row = (task - e.first_task) / stretches * kPanelRows;
       const std::int64_t n = (task - e.first_task) % stretches * stretch_;
@@ -243,12 +252,14 @@ bool packed(const ExpertWeights& e) {
 }  // namespace
 
 void experts(const Exec& exec, const ExpertsOp& op) {
-  const bool all_packed = std::all_of(op.experts.begin(), op.experts.end(), packed) && (!op.shared || packed(*op.shared));
+  const bool all_packed =
+      std::all_of(op.experts.begin(), op.experts.end(), packed) && (!op.shared || packed(*op.shared));
   if (!all_packed) return ref::experts(exec, op);
   Run run(exec, op);
   const std::int64_t portion =
       std::max<std::int64_t>(64, kPackedFloats / ((op.top_k + 1) * std::max(op.dim, op.inner)));
-  for (std::int64_t begin = 0; begin < op.rows; begin += portion) run.portion(begin, std::min(portion, op.rows - begin));
+  for (std::int64_t begin = 0; begin < op.rows; begin += portion)
+    run.portion(begin, std::min(portion, op.rows - begin));
 }
 
 }  // namespace deepinfer::cpu

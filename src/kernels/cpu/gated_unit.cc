@@ -20,7 +20,8 @@ HWY_INLINE VF gate_value(VF gate, VF up, VF limit, VF weight) {
   return hn::Mul(hn::Mul(vec_silu(g), p), weight);
 }
 
-void unit(float* g, const float* p, std::int64_t count, float limit, float weight, std::int64_t quantize_block) {
+void unit(float* g, const float* p, std::int64_t count, float limit, float weight,
+          std::int64_t quantize_block) {
   const DF d;
   const VF l = hn::Set(d, limit), w = hn::Set(d, weight);
   const bool bf16 = quantize_block > 0;
@@ -62,11 +63,16 @@ HWY_EXPORT(unit);
 HWY_EXPORT(add);
 HWY_EXPORT(to_bf16);
 
-void gated_unit(float* g, const float* p, std::int64_t count, float limit, float weight, std::int64_t quantize_block) {
+void gated_unit(float* g, const float* p, std::int64_t count, float limit, float weight,
+                std::int64_t quantize_block) {
   HWY_DYNAMIC_DISPATCH(unit)(g, p, count, limit, weight, quantize_block);
 }
-void add_row(float* sum, const float* y, std::int64_t count) { HWY_DYNAMIC_DISPATCH(add)(sum, y, count); }
-void bf16_row(float* x, std::int64_t count) { HWY_DYNAMIC_DISPATCH(to_bf16)(x, count); }
+void add_row(float* sum, const float* y, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(add)(sum, y, count);
+}
+void bf16_row(float* x, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(to_bf16)(x, count);
+}
 
 }  // namespace deepinfer::cpu
 #endif  // HWY_ONCE

@@ -22,17 +22,19 @@ namespace deepinfer::cpu::HWY_NAMESPACE {
 namespace {
 
 constexpr int kBlock = static_cast<int>(kAccumulateBlock);
-constexpr bool kWide = kVecs == 1;                // 32 registers of 16 lanes
-constexpr int kPanelTiles = kWide ? 2 : 1;        // outputs of a register block: 32 or 16
-constexpr int kBlockRows = kWide ? 12 : 6;        // rows of a register block: 24 or 12 accumulators
-constexpr int kRowStep = kWide ? 4 : 2;           // smaller blocks are multiples of this
+constexpr bool kWide = kVecs == 1;          // 32 registers of 16 lanes
+constexpr int kPanelTiles = kWide ? 2 : 1;  // outputs of a register block: 32 or 16
+constexpr int kBlockRows = kWide ? 12 : 6;  // rows of a register block: 24 or 12 accumulators
+constexpr int kRowStep = kWide ? 4 : 2;     // smaller blocks are multiples of this
 constexpr int kDirectRows = kWide ? 8 : 4;
-constexpr int kChunk = 256;                       // k's of a panel
+constexpr int kChunk = 256;  // k's of a panel
 
 // ---- formats: kGroup k's of 16 rows lie in one run of 64 bytes; value<j> is the j-th of them ----
 
 // A format's Run is what one register's share of the 64 bytes is kept as.
-HWY_INLINE VU load_run(const std::uint8_t* p) { return hn::LoadU(DU(), reinterpret_cast<const std::uint32_t*>(p)); }
+HWY_INLINE VU load_run(const std::uint8_t* p) {
+  return hn::LoadU(DU(), reinterpret_cast<const std::uint32_t*>(p));
+}
 
 struct F32 {
   static constexpr int kGroup = 1, kScaleBytes = 0;
@@ -57,14 +59,15 @@ struct Bf16 {
   static HWY_INLINE V16 scale(const std::uint8_t*) { return set16(1.0f); }
 };
 
-// A code moved so that its sign is the float's sign and its exponent ends where the float's exponent ends is the value
-// times a power of two, subnormal codes included; one exact multiplication puts the exponent right. The code stands at
-// the top of the word when `kRight` shifts it.
+// A code moved so that its sign is the float's sign and its exponent ends where the float's exponent ends is
+// the value times a power of two, subnormal codes included; one exact multiplication puts the exponent right.
+// The code stands at the top of the word when `kRight` shifts it.
 template <int kRight>
 HWY_INLINE VF from_top(VU u, std::uint32_t mask, float rebias) {
   const DI d;
   const auto s = hn::ShiftRight<kRight>(hn::BitCast(d, u));
-  return hn::Mul(hn::BitCast(DF(), hn::And(hn::BitCast(DU(), s), hn::Set(DU(), mask))), hn::Set(DF(), rebias));
+  return hn::Mul(hn::BitCast(DF(), hn::And(hn::BitCast(DU(), s), hn::Set(DU(), mask))),
+                 hn::Set(DF(), rebias));
 }
 
 struct Fp8 {
@@ -86,8 +89,8 @@ struct Fp8 {
 struct Fp4 {
   static constexpr int kGroup = 8, kScaleBytes = 16;
 #if HWY_TARGET == HWY_AVX3
-  // Values as bf16: one permutation of 16-bit lanes looks up two k's, j in the low halves and j + 4 in the high ones. It
-  // looks at five bits of an index, so the table holds everything twice.
+  // Values as bf16: one permutation of 16-bit lanes looks up two k's, j in the low halves and j + 4 in the
+  // high ones. It looks at five bits of an index, so the table holds everything twice.
   struct Run {
     VU pair[4];
   };
@@ -97,9 +100,12 @@ struct Fp4 {
         0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0, 0,      0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040,
         0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
     const __m512i table = _mm512_load_si512(kTable);
-    const __m512i u = _mm512_loadu_si512(p), next = _mm512_loadu_si512(p + 1);  // the latter is a shift by eight bits
-    return {VU{_mm512_permutexvar_epi16(u, table)}, VU{_mm512_permutexvar_epi16(_mm512_srli_epi16(u, 4), table)},
-            VU{_mm512_permutexvar_epi16(next, table)}, VU{_mm512_permutexvar_epi16(_mm512_srli_epi16(next, 4), table)}};
+    const __m512i u = _mm512_loadu_si512(p),
+                  next = _mm512_loadu_si512(p + 1);  // the latter is a shift by eight bits
+    return {VU{_mm512_permutexvar_epi16(u, table)},
+            VU{_mm512_permutexvar_epi16(_mm512_srli_epi16(u, 4), table)},
+            VU{_mm512_permutexvar_epi16(next, table)},
+            VU{_mm512_permutexvar_epi16(_mm512_srli_epi16(next, 4), table)}};
   }
   template <int kIndex>
   static HWY_INLINE VF value(const Run& r) {
@@ -107,7 +113,9 @@ struct Fp4 {
   }
 #else
   using Run = VU;
-  static HWY_INLINE Run load(const std::uint8_t* p) { return load_run(p); }
+  static HWY_INLINE Run load(const std::uint8_t* p) {
+    return load_run(p);
+  }
   template <int kIndex>
   static HWY_INLINE VF value(Run u) {
     if constexpr (kIndex != 7) u = hn::ShiftLeft<28 - 4 * kIndex>(u);
@@ -162,7 +170,8 @@ HWY_INLINE void put(const GemmOutput& out, std::int64_t row, std::int64_t tile, 
 // ---- few rows ----
 
 template <class Format, int kRows, int kTiles>
-void direct_tiles(const Weight& w, std::int64_t tile, const float* x, std::int64_t rows, const GemmOutput& out) {
+void direct_tiles(const Weight& w, std::int64_t tile, const float* x, std::int64_t rows,
+                  const GemmOutput& out) {
   constexpr int kGroup = Format::kGroup;
   constexpr std::int64_t kBlockBytes = std::int64_t{64} * kBlock / kGroup;
   constexpr std::int64_t kAhead = 2048;
@@ -210,7 +219,8 @@ void direct_tiles(const Weight& w, std::int64_t tile, const float* x, std::int64
         unrolled(Indices<kGroup>(), [&]<int kIndex>() HWY_ATTR {
           if (whole * kGroup + kIndex >= count) return;
           const V16 v = value16<Format, kIndex>(words);
-          for (int r = 0; r < kRows; ++r) t[r][n] = fma16(xb[(whole * kGroup + kIndex) * kRows + r], v, t[r][n]);
+          for (int r = 0; r < kRows; ++r)
+            t[r][n] = fma16(xb[(whole * kGroup + kIndex) * kRows + r], v, t[r][n]);
         });
       }
     }
@@ -239,8 +249,8 @@ void direct(const Weight& w, std::int64_t begin, std::int64_t end, const float* 
             const GemmOutput& out) {
   // Several tiles at once where few rows leave the fma units waiting for their own results.
   if (rows == 1) return direct_range<Format, 1, 4>(w, begin, end, x, rows, out);
-  if (rows == 2) return direct_range<Format, 2, kWide ? 4 : 2>(w, begin, end, x, rows, out);
-  if (rows <= 4) return direct_range<Format, 4, kWide ? 2 : 1>(w, begin, end, x, rows, out);
+  if (rows == 2) return direct_range < Format, 2, kWide ? 4 : 2 > (w, begin, end, x, rows, out);
+  if (rows <= 4) return direct_range < Format, 4, kWide ? 2 : 1 > (w, begin, end, x, rows, out);
   if constexpr (kWide) direct_range<Format, 8, 1>(w, begin, end, x, rows, out);
 }
 
@@ -248,8 +258,8 @@ void direct(const Weight& w, std::int64_t begin, std::int64_t end, const float* 
 
 // Panel [kChunk][16 * kPanelTiles], scales [blocks][16 * kPanelTiles].
 template <class Format>
-void decode_panel(const Weight& w, std::int64_t tile, int tiles, std::int64_t k0, std::int64_t count, float* panel,
-                  float* scales) {
+void decode_panel(const Weight& w, std::int64_t tile, int tiles, std::int64_t k0, std::int64_t count,
+                  float* panel, float* scales) {
   constexpr int kGroup = Format::kGroup;
   constexpr std::int64_t kBlockBytes = std::int64_t{64} * kBlock / kGroup;
   const std::int64_t blocks = (w.k + kBlock - 1) / kBlock;
@@ -257,14 +267,16 @@ void decode_panel(const Weight& w, std::int64_t tile, int tiles, std::int64_t k0
     const std::int64_t first = (tile + n) * blocks + k0 / kBlock;
     const std::uint8_t* codes = w.packed + first * kBlockBytes;
     float* to = panel + n * 16;
-    for (std::int64_t k = 0; k < count; k += kGroup) {  // k0 is a multiple of 32 and the packed k is filled up
+    for (std::int64_t k = 0; k < count;
+         k += kGroup) {  // k0 is a multiple of 32 and the packed k is filled up
       const Group<Format> words = load_group<Format>(codes + k / kGroup * 64);
       unrolled(Indices<kGroup>(), [&]<int kIndex>() HWY_ATTR {
         store16(value16<Format, kIndex>(words), to + (k + kIndex) * 16 * kPanelTiles);
       });
     }
     for (std::int64_t b = 0; b * kBlock < count; ++b) {
-      const std::uint8_t* s = Format::kScaleBytes != 0 ? w.packed_scale + (first + b) * Format::kScaleBytes : nullptr;
+      const std::uint8_t* s =
+          Format::kScaleBytes != 0 ? w.packed_scale + (first + b) * Format::kScaleBytes : nullptr;
       store16(Format::scale(s), scales + b * 16 * kPanelTiles + n * 16);
     }
   }
@@ -353,26 +365,33 @@ void panel(const Weight& w, std::int64_t begin, std::int64_t end, const float* p
 template <class F32Fn, class Bf16Fn, class Fp8Fn, class Fp4Fn>
 HWY_INLINE void by_format(WeightFormat format, F32Fn f32, Bf16Fn bf16, Fp8Fn fp8, Fp4Fn fp4) {
   switch (format) {
-    case WeightFormat::kF32: return f32();
-    case WeightFormat::kBf16: return bf16();
-    case WeightFormat::kFp8: return fp8();
-    case WeightFormat::kFp4: return fp4();
+    case WeightFormat::kF32:
+      return f32();
+    case WeightFormat::kBf16:
+      return bf16();
+    case WeightFormat::kFp8:
+      return fp8();
+    case WeightFormat::kFp4:
+      return fp4();
   }
 }
 
 }  // namespace
 
-GemmTraits traits() { return {kDirectRows, kPanelTiles, kBlockRows}; }
+GemmTraits traits() {
+  return {kDirectRows, kPanelTiles, kBlockRows};
+}
 
 void direct_entry(const Weight& w, std::int64_t begin, std::int64_t end, const float* x, std::int64_t rows,
                   const GemmOutput& out) {
   by_format(
-      w.format, [&] { direct<F32>(w, begin, end, x, rows, out); }, [&] { direct<Bf16>(w, begin, end, x, rows, out); },
-      [&] { direct<Fp8>(w, begin, end, x, rows, out); }, [&] { direct<Fp4>(w, begin, end, x, rows, out); });
+      w.format, [&] { direct<F32>(w, begin, end, x, rows, out); },
+      [&] { direct<Bf16>(w, begin, end, x, rows, out); }, [&] { direct<Fp8>(w, begin, end, x, rows, out); },
+      [&] { direct<Fp4>(w, begin, end, x, rows, out); });
 }
 
-void panel_entry(const Weight& w, std::int64_t begin, std::int64_t end, const float* packed, std::int64_t rows,
-                 const GemmOutput& out, void* scratch) {
+void panel_entry(const Weight& w, std::int64_t begin, std::int64_t end, const float* packed,
+                 std::int64_t rows, const GemmOutput& out, void* scratch) {
   by_format(
       w.format, [&] { panel<F32>(w, begin, end, packed, rows, out, scratch); },
       [&] { panel<Bf16>(w, begin, end, packed, rows, out, scratch); },
@@ -390,7 +409,9 @@ HWY_EXPORT(traits);
 HWY_EXPORT(direct_entry);
 HWY_EXPORT(panel_entry);
 
-GemmTraits gemm_traits() { return HWY_DYNAMIC_DISPATCH(traits)(); }
+GemmTraits gemm_traits() {
+  return HWY_DYNAMIC_DISPATCH(traits)();
+}
 
 void gemm_direct(const Weight& w, std::int64_t tile_begin, std::int64_t tile_end, const float* packed,
                  std::int64_t rows, const GemmOutput& out) {
@@ -404,7 +425,8 @@ void interleave4(const float* const* x, std::int64_t count, std::int64_t width, 
   std::int64_t j = 0;
 #if defined(__SSE2__)
   for (; j + 4 <= count; j += 4) {
-    __m128 a = _mm_loadu_ps(x[0] + j), b = _mm_loadu_ps(x[1] + j), c = _mm_loadu_ps(x[2] + j), d = _mm_loadu_ps(x[3] + j);
+    __m128 a = _mm_loadu_ps(x[0] + j), b = _mm_loadu_ps(x[1] + j), c = _mm_loadu_ps(x[2] + j),
+           d = _mm_loadu_ps(x[3] + j);
     _MM_TRANSPOSE4_PS(a, b, c, d);
     _mm_storeu_ps(to + j * width, a);
     _mm_storeu_ps(to + (j + 1) * width, b);
@@ -439,13 +461,14 @@ std::int64_t packed_rows_size(std::int64_t rows, std::int64_t k) {
   return (rows + gemm_traits().block_rows) * k;
 }
 
-void gemm_pack_few(const float* const* x, std::int64_t rows, std::int64_t k_begin, std::int64_t k_count, float* packed) {
+void gemm_pack_few(const float* const* x, std::int64_t rows, std::int64_t k_begin, std::int64_t k_count,
+                   float* packed) {
   const std::int64_t width = rows <= 2 ? rows : rows <= 4 ? 4 : 8;
   interleave(x, rows, k_count, width, packed + k_begin * width);
 }
 
-void gemm_pack_rows(const float* const* x, std::int64_t rows, std::int64_t k, std::int64_t k_begin, std::int64_t k_count,
-                    float* packed) {
+void gemm_pack_rows(const float* const* x, std::int64_t rows, std::int64_t k, std::int64_t k_begin,
+                    std::int64_t k_count, float* packed) {
   const std::int64_t full = gemm_traits().block_rows;
   for (std::int64_t r = 0; r < rows;) {
     const std::int64_t block = block_rows_for(rows - r, full);

@@ -1,5 +1,5 @@
-// Hyper-connections. The mixing products of several rows with the 24 rows of fn share the loads of both; the Sinkhorn
-// iterations run on several rows at once, one row a lane.
+// Hyper-connections. The mixing products of several rows with the 24 rows of fn share the loads of both; the
+// Sinkhorn iterations run on several rows at once, one row a lane.
 #include <algorithm>
 #include <cmath>
 
@@ -46,7 +46,9 @@ void finish_mix(const HyperMixOp& op, const float* z, const float* r, std::int64
     }
     VF c[16];
     for (int i = 0; i < 24; ++i) {
-      const VF v = hn::Add(hn::Mul(hn::Load(d, lanes[i]), hn::Set(d, op.scale[i < 4 ? 0 : i < 8 ? 1 : 2])),
+      const VF v = hn::Add(hn::Mul(hn::Load(d, lanes[i]), hn::Set(d, op.scale[i < 4   ? 0
+                                                                              : i < 8 ? 1
+                                                                                      : 2])),
                            hn::Set(d, op.base[i]));
       if (i < 4) {
         hn::Store(hn::Add(vec_sigmoid(v), eps), d, lanes[i]);
@@ -108,7 +110,8 @@ void collapse_rows(const HyperCollapseOp& op, std::int64_t begin, std::int64_t e
       hn::StoreU(bf16 ? vec_bf16(sum) : sum, d, u + i);
     }
     for (; i < op.dim; ++i) {
-      const float sum = ((p[0] * x[i] + p[1] * x[op.dim + i]) + p[2] * x[2 * op.dim + i]) + p[3] * x[3 * op.dim + i];
+      const float sum =
+          ((p[0] * x[i] + p[1] * x[op.dim + i]) + p[2] * x[2 * op.dim + i]) + p[3] * x[3 * op.dim + i];
       u[i] = bf16 ? round_to_bf16(sum) : sum;
     }
   }
@@ -158,21 +161,25 @@ HWY_EXPORT(expand_rows);
 
 namespace {
 
-// z[t][i] = fn_i · x_t for fn_count rows of fn, r[t] = 1 / sqrt(mean(x_t²) + eps). Few rows: the rows of fn are shared out.
-void products(const Exec& exec, const float* x, std::int64_t rows, std::int64_t width, const float* fn, std::int64_t fn_count,
-              float eps, float* z, float* r) {
+// z[t][i] = fn_i · x_t for fn_count rows of fn, r[t] = 1 / sqrt(mean(x_t²) + eps). Few rows: the rows of fn
+// are shared out.
+void products(const Exec& exec, const float* x, std::int64_t rows, std::int64_t width, const float* fn,
+              std::int64_t fn_count, float eps, float* z, float* r) {
   constexpr std::int64_t kRows = 8, kFn = 4;
   const std::int64_t parts = fn_count / kFn;
   const std::int64_t blocks = (rows + kRows - 1) / kRows;
-  for_rows(exec, blocks * parts, std::min(rows, kRows) * kFn * width / 8, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t t = i / parts * kRows, part = i % parts, t_end = std::min(t + kRows, rows);
-      HWY_DYNAMIC_DISPATCH(mix_products)(x, width, t, t_end, fn + part * kFn * width, kFn, z + part * kFn, fn_count);
-      if (part != 0) continue;
-      HWY_DYNAMIC_DISPATCH(square_sums)(x, width, t, t_end, r);
-      for (std::int64_t j = t; j < t_end; ++j) r[j] = 1.0f / std::sqrt(r[j] / static_cast<float>(width) + eps);
-    }
-  });
+  for_rows(exec, blocks * parts, std::min(rows, kRows) * kFn * width / 8,
+           [&](std::int64_t begin, std::int64_t end) {
+             for (std::int64_t i = begin; i < end; ++i) {
+               const std::int64_t t = i / parts * kRows, part = i % parts, t_end = std::min(t + kRows, rows);
+               HWY_DYNAMIC_DISPATCH(mix_products)
+               (x, width, t, t_end, fn + part * kFn * width, kFn, z + part * kFn, fn_count);
+               if (part != 0) continue;
+               HWY_DYNAMIC_DISPATCH(square_sums)(x, width, t, t_end, r);
+               for (std::int64_t j = t; j < t_end; ++j)
+                 r[j] = 1.0f / std::sqrt(r[j] / static_cast<float>(width) + eps);
+             }
+           });
 }
 
 }  // namespace
@@ -182,8 +189,9 @@ void hyper_mix(const Exec& exec, const HyperMixOp& op) {
   auto* z = scratch<float>(Scratch::kGather, op.rows * 25);
   float* r = z + op.rows * 24;
   products(exec, op.x, op.rows, 4 * op.dim, op.fn, 24, op.norm_eps, z, r);
-  for_rows(exec, op.rows, 200,
-           [&](std::int64_t begin, std::int64_t end) { HWY_DYNAMIC_DISPATCH(finish_mix)(op, z, r, begin, end); });
+  for_rows(exec, op.rows, 200, [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(finish_mix)(op, z, r, begin, end);
+  });
 }
 
 void hyper_head(const Exec& exec, const HyperHeadOp& op) {
@@ -199,13 +207,15 @@ void hyper_head(const Exec& exec, const HyperHeadOp& op) {
 }
 
 void hyper_collapse(const Exec& exec, const HyperCollapseOp& op) {
-  for_rows(exec, op.rows, op.dim,
-           [&](std::int64_t begin, std::int64_t end) { HWY_DYNAMIC_DISPATCH(collapse_rows)(op, begin, end); });
+  for_rows(exec, op.rows, op.dim, [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(collapse_rows)(op, begin, end);
+  });
 }
 
 void hyper_expand(const Exec& exec, const HyperExpandOp& op) {
-  for_rows(exec, op.rows, 2 * op.dim,
-           [&](std::int64_t begin, std::int64_t end) { HWY_DYNAMIC_DISPATCH(expand_rows)(op, begin, end); });
+  for_rows(exec, op.rows, 2 * op.dim, [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(expand_rows)(op, begin, end);
+  });
 }
 
 }  // namespace deepinfer::cpu

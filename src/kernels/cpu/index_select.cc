@@ -1,6 +1,7 @@
-// Index scores and the selection of history entries. Runs of neighbouring rows are taken in groups whose score buffer stays
-// small, whatever the length of the prompt (one run at least); within a group, tasks (run, stretch of entries) decode keys
-// once for all rows of the run, then every row selects on its own. Rows with candidate blocks score just the entries of those blocks.
+// Index scores and the selection of history entries. Runs of neighbouring rows are taken in groups whose
+// score buffer stays small, whatever the length of the prompt (one run at least); within a group, tasks (run,
+// stretch of entries) decode keys once for all rows of the run, then every row selects on its own. Rows with
+// candidate blocks score just the entries of those blocks.
 #include <algorithm>
 #include <limits>
 
@@ -24,14 +25,16 @@ namespace deepinfer::cpu::HWY_NAMESPACE {
 constexpr std::int64_t kTile = 64;  // entries decoded at a time
 
 // score[j] of `count` (a multiple of 16 is readable in `dot`) entries from products dot[h][j].
-HWY_INLINE void combine(const float* dot, const float* weight, std::int64_t heads, std::int64_t count, float* score) {
+HWY_INLINE void combine(const float* dot, const float* weight, std::int64_t heads, std::int64_t count,
+                        float* score) {
   const DF d;
   for (std::int64_t j = 0; j < count; j += 16) {
     V16 sum = zero16();
     for (std::int64_t h = 0; h < heads; ++h) {
       V16 x = load16(dot + h * kTile + j);
       // std::max(x, 0): a NaN stays.
-      for (int i = 0; i < kVecs; ++i) x.v[i] = hn::IfThenElse(hn::Lt(x.v[i], hn::Zero(d)), hn::Zero(d), x.v[i]);
+      for (int i = 0; i < kVecs; ++i)
+        x.v[i] = hn::IfThenElse(hn::Lt(x.v[i], hn::Zero(d)), hn::Zero(d), x.v[i]);
       sum = fma16(weight[h], x, sum);
     }
     if (j + 16 <= count) {
@@ -44,10 +47,11 @@ HWY_INLINE void combine(const float* dot, const float* weight, std::int64_t head
 
 // Scores of entries [begin, end) for rows [row, row + rows) of one sequence; score of (row i, entry j) at
 // score[i*stride + j - offset]. A row's entries at and after `visible` are not written.
-void score_rows(const IndexSelectOp& op, std::int64_t row, std::int64_t rows, std::int64_t begin, std::int64_t end,
-                float* score, std::int64_t stride, std::int64_t offset) {
+void score_rows(const IndexSelectOp& op, std::int64_t row, std::int64_t rows, std::int64_t begin,
+                std::int64_t end, float* score, std::int64_t stride, std::int64_t offset) {
   const StepRows& step = *op.step;
-  const StepRows::Sequence& seq = step.sequences[static_cast<std::size_t>(step.sequence[static_cast<std::size_t>(row)])];
+  const StepRows::Sequence& seq =
+      step.sequences[static_cast<std::size_t>(step.sequence[static_cast<std::size_t>(row)])];
   auto* keys = scratch<float>(Scratch::kKeys, kTile * op.dim);
   auto* dot = scratch<float>(Scratch::kScores, kTile * op.heads);
   for (std::int64_t j = begin; j < end; j += kTile) {
@@ -77,7 +81,9 @@ void offer_all(TopK& top, const float* score, std::int64_t count, std::int64_t f
   for (; j < count; ++j) top.offer(score[j], first + j);
 }
 
-bool index_formats(const IndexSelectOp& op) { return op.dim % 16 == 0 && has_vector_decoder(op.keys.format); }
+bool index_formats(const IndexSelectOp& op) {
+  return op.dim % 16 == 0 && has_vector_decoder(op.keys.format);
+}
 
 }  // namespace deepinfer::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -95,7 +101,9 @@ constexpr std::int64_t kScoreFloats = std::int64_t{1} << 22;  // 16 MiB of score
 constexpr std::int64_t kStretch = 1024;                       // entries of a task
 constexpr std::int64_t kRunRows = 16;
 
-std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
 
 std::int64_t visible_entries(const IndexSelectOp& op, std::int64_t t) {
   return (op.step->position[static_cast<std::size_t>(t)] + 1) / op.keys.ratio;
@@ -115,7 +123,8 @@ Span candidate(const IndexSelectOp& op, std::int64_t t, std::int64_t c, std::int
 }
 
 // The best candidate blocks of a row from the largest score of each.
-void choose_blocks(const IndexSelectOp& op, std::int64_t t, std::int64_t visible, const float* block_top, TopK::Entry* buffer) {
+void choose_blocks(const IndexSelectOp& op, std::int64_t t, std::int64_t visible, const float* block_top,
+                   TopK::Entry* buffer) {
   const std::int64_t blocks = up(visible, op.candidate_block);
   if (blocks <= op.candidate_blocks) {
     op.candidates_out_count[t] = -1;
@@ -128,8 +137,8 @@ void choose_blocks(const IndexSelectOp& op, std::int64_t t, std::int64_t visible
   op.candidates_out_count[t] = top.finish(op.candidates_out + t * op.candidate_blocks);
 }
 
-// Selection of one row; score holds its entries (all visible ones, or with candidates those of the blocks one after the
-// other).
+// Selection of one row; score holds its entries (all visible ones, or with candidates those of the blocks one
+// after the other).
 void select_row(const IndexSelectOp& op, std::int64_t t, const float* score) {
   const std::int64_t visible = visible_entries(op, t);
   const std::int64_t k_most = std::max<std::int64_t>(op.top_k, op.candidates_out ? op.candidate_blocks : 0);
@@ -173,7 +182,8 @@ void candidate_row(const IndexSelectOp& op, std::int64_t t, float* score) {
   select_row(op, t, score);
 }
 
-// Rows [row, row + rows) of one sequence, their scores `stride` apart from `offset` on, and the index of their first task.
+// Rows [row, row + rows) of one sequence, their scores `stride` apart from `offset` on, and the index of
+// their first task.
 struct RowRun {
   std::int64_t row, rows, stride, offset, first_task;
 };
@@ -185,12 +195,12 @@ void score_group(const Exec& exec, const IndexSelectOp& op, const RowRun* runs, 
   const std::int64_t tasks = last.first_task + up(last.stride, kStretch);
   const auto body = [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const RowRun& run = std::upper_bound(runs, runs + count, i, [](std::int64_t task, const RowRun& r) {
-                            return task < r.first_task;
-                          })[-1];
+      const RowRun& run = std::upper_bound(
+          runs, runs + count, i, [](std::int64_t task, const RowRun& r) { return task < r.first_task; })[-1];
       const std::int64_t first = (i - run.first_task) * kStretch;
       HWY_DYNAMIC_DISPATCH(score_rows)
-      (op, run.row, run.rows, first, std::min(first + kStretch, run.stride), score + run.offset, run.stride, 0);
+      (op, run.row, run.rows, first, std::min(first + kStretch, run.stride), score + run.offset, run.stride,
+       0);
     }
   };
   const std::int64_t products = (last.offset + last.rows * last.stride) * op.heads * op.dim;
@@ -211,7 +221,8 @@ void score_group(const Exec& exec, const IndexSelectOp& op, const RowRun* runs, 
 void index_select(const Exec& exec, const IndexSelectOp& op) {
   if (!HWY_DYNAMIC_DISPATCH(index_formats)(op)) return ref::index_select(exec, op);
   const StepRows& step = *op.step;
-  const std::int64_t run_rows = std::clamp<std::int64_t>(step.rows / (4 * exec.threads->thread_count()), 1, kRunRows);
+  const std::int64_t run_rows =
+      std::clamp<std::int64_t>(step.rows / (4 * exec.threads->thread_count()), 1, kRunRows);
   auto* runs = scratch<RowRun>(Scratch::kPlan, step.rows + 1);
   std::int64_t count = 0, candidate_rows = 0;
   for (const StepRows::Sequence& seq : step.sequences) {

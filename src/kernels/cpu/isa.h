@@ -12,8 +12,8 @@ enum class Isa { kPortable, kAvx2, kAvx512 };
 /// "portable", "avx2", "avx512".
 std::string_view isa_name(Isa isa);
 
-/// What this machine can run, slowest first. On processors that are not x86: only kPortable, which then stands for the
-/// vector unit the build targets.
+/// What this machine can run, slowest first. On processors that are not x86: only kPortable, which then
+/// stands for the vector unit the build targets.
 std::vector<Isa> available_isas();
 
 /// The instruction set in use.

@@ -48,7 +48,9 @@ float fma_chains(std::int64_t rounds) {
   return sum;
 }
 
-std::int64_t fma_chain_count() { return 12 / (kVecs > 2 ? 2 : kVecs); }
+std::int64_t fma_chain_count() {
+  return 12 / (kVecs > 2 ? 2 : kVecs);
+}
 
 }  // namespace deepinfer::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -90,7 +92,8 @@ double measure_read_bandwidth(ThreadPool& threads, double seconds) {
   std::memset(memory.bytes().data(), 0, memory.bytes().size());
   const auto* data = reinterpret_cast<const float*>(memory.bytes().data());
   const auto part = [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i) sink = HWY_DYNAMIC_DISPATCH(read_all)(data + i * floats, floats);
+    for (std::int64_t i = begin; i < end; ++i)
+      sink = HWY_DYNAMIC_DISPATCH(read_all)(data + i * floats, floats);
   };
   const double time = best_pass(seconds, [&] { threads.parallel_for(parts, 1, std::ref(part)); });
   return static_cast<double>(parts * floats * 4) / time;

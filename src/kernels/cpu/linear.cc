@@ -1,5 +1,6 @@
-// Linear and grouped linear: how the work is cut for the threads. Few rows: every thread streams its share of the weight
-// tiles. Many rows: rows are packed once, then (panel of outputs, block of rows) pairs are independent tasks.
+// Linear and grouped linear: how the work is cut for the threads. Few rows: every thread streams its share of
+// the weight tiles. Many rows: rows are packed once, then (panel of outputs, block of rows) pairs are
+// independent tasks.
 #include <algorithm>
 #include <functional>
 
@@ -42,7 +43,8 @@ void few_rows(const Exec& exec, const Job& job) {
   // Pieces of whole groups of four tiles, about 64 Ki products each, but at least four a thread.
   const std::int64_t by_size = std::max<std::int64_t>(1, kSerialProducts / (kPackRows * job.w.k));
   const std::int64_t by_share = tiles * job.groups / (4 * exec.threads->thread_count());
-  const std::int64_t piece = std::max<std::int64_t>(4, std::max(by_size, std::min<std::int64_t>(by_share, 64)) / 4 * 4);
+  const std::int64_t piece =
+      std::max<std::int64_t>(4, std::max(by_size, std::min<std::int64_t>(by_share, 64)) / 4 * 4);
   const std::int64_t pieces = (tiles + piece - 1) / piece;
   const float* x = job.x;
   std::int64_t x_step = job.x_step;
@@ -71,8 +73,9 @@ void few_rows(const Exec& exec, const Job& job) {
 
 void many_rows(const Exec& exec, const Job& job, const GemmTraits& traits) {
   const std::int64_t k = job.w.k;
-  const std::int64_t panels = (job.tile_end(0) - job.tile_begin(0) + (job.groups > 1 ? 1 : 0) + traits.panel_tiles - 1) /
-                              traits.panel_tiles;
+  const std::int64_t panels =
+      (job.tile_end(0) - job.tile_begin(0) + (job.groups > 1 ? 1 : 0) + traits.panel_tiles - 1) /
+      traits.panel_tiles;
   std::int64_t block = kPanelRows;
   while (block > 4 * traits.block_rows &&
          panels * job.groups * ((job.rows + block - 1) / block) < 3 * exec.threads->thread_count()) {
@@ -115,7 +118,8 @@ void run(const Exec& exec, Job job) {
     return;
   }
   // Very long inputs in portions, so that the packed copy stays small.
-  const std::int64_t portion = std::max(kPanelRows, kPackedFloats / (job.w.k * job.groups) / kPanelRows * kPanelRows);
+  const std::int64_t portion =
+      std::max(kPanelRows, kPackedFloats / (job.w.k * job.groups) / kPanelRows * kPanelRows);
   const std::int64_t rows = job.rows;
   for (std::int64_t r = 0; r < rows; r += portion) {
     Job part = job;
@@ -135,7 +139,8 @@ void linear(const Exec& exec, const LinearOp& op) {
 
 void grouped_linear(const Exec& exec, const GroupedLinearOp& op) {
   if (op.w.packed == nullptr) return ref::grouped_linear(exec, op);
-  run(exec, {op.x, op.groups * op.w.k, op.w.k, op.w, op.groups, op.y, op.w.n, op.rows, op.round == Round::kBf16});
+  run(exec,
+      {op.x, op.groups * op.w.k, op.w.k, op.w, op.groups, op.y, op.w.n, op.rows, op.round == Round::kBf16});
 }
 
 }  // namespace deepinfer::cpu

@@ -16,16 +16,24 @@ namespace {
 constexpr std::int64_t kBlock = kAccumulateBlock;
 constexpr std::size_t kFront = kAlignment;  // so that loads may start up to three bytes before a tile
 
-std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::size_t zu(std::int64_t v) { return static_cast<std::size_t>(v); }
+std::int64_t up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+std::size_t zu(std::int64_t v) {
+  return static_cast<std::size_t>(v);
+}
 
 // Bits of one stored value.
 std::int64_t bits_of(WeightFormat format) {
   switch (format) {
-    case WeightFormat::kF32: return 32;
-    case WeightFormat::kBf16: return 16;
-    case WeightFormat::kFp8: return 8;
-    case WeightFormat::kFp4: return 4;
+    case WeightFormat::kF32:
+      return 32;
+    case WeightFormat::kBf16:
+      return 16;
+    case WeightFormat::kFp8:
+      return 8;
+    case WeightFormat::kFp4:
+      return 4;
   }
   return 0;
 }
@@ -112,8 +120,9 @@ Weight pack_weight(const Weight& weight, std::span<std::uint8_t> out, ThreadPool
   DI_CHECK(out.size() == kFront + l.code_bytes + l.scale_bytes, "packing into ", out.size(), " bytes");
   DI_CHECK(reinterpret_cast<std::uintptr_t>(out.data()) % kAlignment == 0, "packing into unaligned memory");
   DI_CHECK(weight.format != WeightFormat::kFp4 || weight.k % kBlock == 0, "FP4 with k = ", weight.k);
-  DI_CHECK(weight.format != WeightFormat::kFp8 || (weight.scale_block > 0 && weight.scale_block % kBlock == 0),
-           "FP8 with scales per ", weight.scale_block);
+  DI_CHECK(
+      weight.format != WeightFormat::kFp8 || (weight.scale_block > 0 && weight.scale_block % kBlock == 0),
+      "FP8 with scales per ", weight.scale_block);
   Weight packed = weight;
   packed.packed = out.data() + kFront;
   packed.packed_scale = l.scale_bytes != 0 ? out.data() + kFront + l.code_bytes : nullptr;
@@ -133,7 +142,8 @@ Weight pack_weight(const Weight& weight, std::span<std::uint8_t> out, ThreadPool
 
 PackedMemory::PackedMemory(std::size_t size_bytes) : size_(size_bytes) {
   if (size_bytes == 0) return;
-  void* memory = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory =
+      mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   DI_CHECK(memory != MAP_FAILED, "no address space for ", size_bytes, " bytes of packed weights");
   data_ = static_cast<std::uint8_t*>(memory);
 #ifdef MADV_HUGEPAGE

@@ -1,4 +1,5 @@
-// The block quantisers of tensor/quantize.h on vectors: the value a number has after encode and decode, and the codes.
+// The block quantisers of tensor/quantize.h on vectors: the value a number has after encode and decode, and
+// the codes.
 #include "kernels/cpu/simd-inl.h"
 
 #if defined(DI_KERNELS_QUANTIZE_INL_H) == defined(HWY_TARGET_TOGGLE)

@@ -1,5 +1,6 @@
-// Cache records to floats on vectors: decode_record of kernels/cache_format.h, except that a negative zero may come out
-// as a positive one (no sum can tell). Codes are what encode_record wrote: NaN codes only under a NaN scale.
+// Cache records to floats on vectors: decode_record of kernels/cache_format.h, except that a negative zero
+// may come out as a positive one (no sum can tell). Codes are what encode_record wrote: NaN codes only under
+// a NaN scale.
 #include "kernels/cache_format.h"
 #include "kernels/cpu/simd-inl.h"
 
@@ -14,8 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace deepinfer::cpu::HWY_NAMESPACE {
 
 /// count (a multiple of 16) e4m3 codes times scales, one a block of `block` (a multiple of 16).
-HWY_INLINE void decode_e4m3(const std::uint8_t* codes, const std::uint8_t* scales, std::int64_t block, std::int64_t count,
-                            float* x) {
+HWY_INLINE void decode_e4m3(const std::uint8_t* codes, const std::uint8_t* scales, std::int64_t block,
+                            std::int64_t count, float* x) {
   const DF d;
   for (std::int64_t i = 0; i < count; i += 16) {
     const VF s = hn::Set(d, ue8m0_to_f32(scales[i / block]));
@@ -28,7 +29,8 @@ HWY_INLINE void decode_e4m3(const std::uint8_t* codes, const std::uint8_t* scale
 HWY_INLINE void decode_e2m1_codes(hn::Vec<hn::FixedTag<std::uint8_t, 16>> codes, float scale, float* x) {
   const hn::FixedTag<std::int8_t, 16> d8;
   // Twice the value as a signed byte; half the scale is exact and gives the same product.
-  alignas(16) static constexpr std::int8_t kTwice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  alignas(16) static constexpr std::int8_t kTwice[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                         0, -1, -2, -3, -4, -6, -8, -12};
   const auto twice = hn::TableLookupBytes(hn::Load(d8, kTwice), hn::BitCast(d8, codes));
   alignas(16) std::int8_t values[16];
   hn::Store(twice, d8, values);
@@ -73,12 +75,15 @@ HWY_INLINE void decode_e2m1(const std::uint8_t* pairs, std::int64_t count, Scale
 HWY_INLINE bool has_vector_decoder(const RecordFormat& f) {
   const std::int64_t plain = f.dim - f.rope;
   switch (f.kind) {
-    case RecordKind::kF32: return true;
+    case RecordKind::kF32:
+      return true;
     case RecordKind::kFp8Block32:
     case RecordKind::kFp4Block16:
-    case RecordKind::kFp4Block32: return f.dim % 16 == 0;
+    case RecordKind::kFp4Block32:
+      return f.dim % 16 == 0;
     case RecordKind::kFp8Split64:
-    case RecordKind::kFp8Split64F32: return plain % 16 == 0;
+    case RecordKind::kFp8Split64F32:
+      return plain % 16 == 0;
   }
   return false;
 }
@@ -94,12 +99,14 @@ HWY_INLINE void decode_record_16(const RecordFormat& f, const std::uint8_t* reco
       return;
     case RecordKind::kFp4Block16: {
       const std::uint8_t* scales = record + f.dim / 2;
-      decode_e2m1(record, f.dim, [&](std::int64_t i) HWY_ATTR { return e4m3_to_f32(scales[i]); }, x);
+      decode_e2m1(
+          record, f.dim, [&](std::int64_t i) HWY_ATTR { return e4m3_to_f32(scales[i]); }, x);
       return;
     }
     case RecordKind::kFp4Block32: {
       const std::uint8_t* scales = record + f.dim / 2;
-      decode_e2m1(record, f.dim, [&](std::int64_t i) HWY_ATTR { return ue8m0_to_f32(scales[i / 2]); }, x);
+      decode_e2m1(
+          record, f.dim, [&](std::int64_t i) HWY_ATTR { return ue8m0_to_f32(scales[i / 2]); }, x);
       return;
     }
     case RecordKind::kFp8Split64:

@@ -10,8 +10,8 @@
 
 namespace deepinfer::cpu {
 
-/// body(begin, end) for pieces of [0, rows); `cost` is roughly the number of elements a row touches. Little work stays on
-/// the calling thread: waking another takes as long as some ten thousand elements.
+/// body(begin, end) for pieces of [0, rows); `cost` is roughly the number of elements a row touches. Little
+/// work stays on the calling thread: waking another takes as long as some ten thousand elements.
 template <class Body>
 void for_rows(const Exec& exec, std::int64_t rows, std::int64_t cost, const Body& body) {
   constexpr std::int64_t kPiece = 1 << 14;

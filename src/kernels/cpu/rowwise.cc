@@ -147,29 +147,34 @@ HWY_EXPORT(quantize_rows);
 HWY_EXPORT(hadamard_rows);
 
 void embed(const Exec& exec, const EmbedOp& op) {
-  for_rows(exec, op.rows, op.streams * op.dim / 4,
-           [&](std::int64_t begin, std::int64_t end) { HWY_DYNAMIC_DISPATCH(embed_rows)(op, begin, end); });
+  for_rows(exec, op.rows, op.streams * op.dim / 4, [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(embed_rows)(op, begin, end);
+  });
 }
 
 void rms_norm(const Exec& exec, const RmsNormOp& op) {
-  for_rows(exec, op.rows, op.groups * op.width / 2,
-           [&](std::int64_t begin, std::int64_t end) { HWY_DYNAMIC_DISPATCH(norm_rows)(op, begin, end); });
+  for_rows(exec, op.rows, op.groups * op.width / 2, [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(norm_rows)(op, begin, end);
+  });
 }
 
 void rope(const Exec& exec, const RopeOp& op) {
-  for_rows(exec, op.rows, op.heads * op.half_dim,
-           [&](std::int64_t begin, std::int64_t end) { HWY_DYNAMIC_DISPATCH(rope_rows)(op, begin, end); });
+  for_rows(exec, op.rows, op.heads * op.half_dim, [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(rope_rows)(op, begin, end);
+  });
 }
 
 void quantize(const Exec& exec, const QuantizeOp& op) {
-  for_rows(exec, op.rows, op.width,
-           [&](std::int64_t begin, std::int64_t end) { HWY_DYNAMIC_DISPATCH(quantize_rows)(op, begin, end); });
+  for_rows(exec, op.rows, op.width, [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(quantize_rows)(op, begin, end);
+  });
 }
 
 void hadamard(const Exec& exec, const HadamardOp& op) {
   DI_CHECK(op.dim > 0 && (op.dim & (op.dim - 1)) == 0, "Hadamard of width ", op.dim);
-  for_rows(exec, op.rows, op.heads * op.dim * 4,
-           [&](std::int64_t begin, std::int64_t end) { HWY_DYNAMIC_DISPATCH(hadamard_rows)(op, begin, end); });
+  for_rows(exec, op.rows, op.heads * op.dim * 4, [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(hadamard_rows)(op, begin, end);
+  });
 }
 
 }  // namespace deepinfer::cpu

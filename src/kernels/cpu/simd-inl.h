@@ -1,13 +1,13 @@
-// Sixteen virtual lanes on top of Highway, compiled once a target: one AVX-512 register, two AVX2 registers, four
-// 128-bit ones. A kernel written in these terms has the same order of sums on each of them. Fused multiply-add is
-// exact on every target (by std::fma where the hardware has none).
+// Sixteen virtual lanes on top of Highway, compiled once a target: one AVX-512 register, two AVX2 registers,
+// four 128-bit ones. A kernel written in these terms has the same order of sums on each of them. Fused
+// multiply-add is exact on every target (by std::fma where the hardware has none).
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-
-#include <hwy/highway.h>
 
 #include "kernels/math.h"
 #include "tensor/float_formats.h"
@@ -153,7 +153,9 @@ HWY_INLINE V16 bf16_16(V16 a) {
   for (int i = 0; i < kVecs; ++i) a.v[i] = vec_bf16(a.v[i]);
   return a;
 }
-HWY_INLINE V16 round16(V16 a, bool to_bf16) { return to_bf16 ? bf16_16(a) : a; }
+HWY_INLINE V16 round16(V16 a, bool to_bf16) {
+  return to_bf16 ? bf16_16(a) : a;
+}
 /// 16 bf16 values.
 HWY_INLINE V16 load_bf16_16(const std::uint16_t* p) {
   V16 r;

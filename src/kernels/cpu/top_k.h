@@ -1,4 +1,5 @@
-// Exact selection of the k best of a stream of scores: ties to the lower index, result in ascending order of index.
+// Exact selection of the k best of a stream of scores: ties to the lower index, result in ascending order of
+// index.
 #pragma once
 
 #include <algorithm>
@@ -7,9 +8,9 @@
 
 namespace deepinfer::cpu {
 
-/// Scores must come in ascending order of index. Keeps up to 2k of them; whenever that many have come, all but the best k
-/// are dropped and the k-th becomes the threshold, so a long stream costs about one comparison a score. Scores of minus
-/// infinity are never selected.
+/// Scores must come in ascending order of index. Keeps up to 2k of them; whenever that many have come, all
+/// but the best k are dropped and the k-th becomes the threshold, so a long stream costs about one comparison
+/// a score. Scores of minus infinity are never selected.
 class TopK {
  public:
   struct Entry {
@@ -42,7 +43,8 @@ class TopK {
   static bool better(const Entry& a, const Entry& b) {
     return a.score != b.score ? a.score > b.score : a.index < b.index;
   }
-  // Later scores have higher indices, so one equal to the k-th best loses to it: the comparison above may be strict.
+  // Later scores have higher indices, so one equal to the k-th best loses to it: the comparison above may be
+  // strict.
   void shrink() {
     std::nth_element(entries_, entries_ + k_ - 1, entries_ + count_, better);
     threshold_ = entries_[k_ - 1].score;

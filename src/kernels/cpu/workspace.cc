@@ -17,14 +17,14 @@ struct Area {
   Area& operator=(const Area&) = delete;
   ~Area() { release(); }
   void release() {
-    if (data != nullptr) ::operator delete(data, std::align_val_t{kAlignment});
+    if (data != nullptr) ::operator delete (data, std::align_val_t{kAlignment});
     data = nullptr;
     size = 0;
   }
   void grow(std::size_t bytes) {
     release();
     const std::size_t rounded = bytes + bytes / 4;
-    data = ::operator new(rounded, std::align_val_t{kAlignment});
+    data = ::operator new (rounded, std::align_val_t{kAlignment});
     size = rounded;
   }
 };

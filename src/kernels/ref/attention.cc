@@ -1,6 +1,7 @@
-// One softmax over window and selected history, with a sink in the denominator. All keys of a row are gathered first, in
-// the order ops.h fixes; then each head runs over them in blocks with a running maximum. The blocks matter with
-// bf16 activations: a weight is rounded relative to the maximum known when its block is reached.
+// One softmax over window and selected history, with a sink in the denominator. All keys of a row are
+// gathered first, in the order ops.h fixes; then each head runs over them in blocks with a running maximum.
+// The blocks matter with bf16 activations: a weight is rounded relative to the maximum known when its block
+// is reached.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -18,7 +19,8 @@ namespace {
 // Keys [count, dim] of row t, window_keys of them from the window.
 std::vector<float> gather_keys(const AttentionOp& op, std::int64_t t, std::int64_t& window_keys) {
   const StepRows& step = *op.step;
-  const StepRows::Sequence& seq = step.sequences[static_cast<std::size_t>(step.sequence[static_cast<std::size_t>(t)])];
+  const StepRows::Sequence& seq =
+      step.sequences[static_cast<std::size_t>(step.sequence[static_cast<std::size_t>(t)])];
   const std::int64_t position = step.position[static_cast<std::size_t>(t)];
   std::vector<float> keys;
   const auto append = [&] {
@@ -31,7 +33,8 @@ std::vector<float> gather_keys(const AttentionOp& op, std::int64_t t, std::int64
       std::copy_n(op.fresh + (seq.row_begin + p - seq.start) * op.dim, op.dim, key);
     } else {
       decode_record(op.ring.format,
-                    op.ring.data + seq.slot * op.ring.slot_stride + p % op.ring.ring * op.ring.format.bytes, key);
+                    op.ring.data + seq.slot * op.ring.slot_stride + p % op.ring.ring * op.ring.format.bytes,
+                    key);
     }
   }
   window_keys = static_cast<std::int64_t>(keys.size()) / op.dim;
@@ -54,8 +57,8 @@ struct RunningSoftmax {
 };
 
 // Folds keys [count, dim] into the running softmax of one head, kAttentionBlock keys at a time.
-void add_keys(const AttentionOp& op, const float* q, const float* keys, std::int64_t count, RunningSoftmax& state,
-              float* o) {
+void add_keys(const AttentionOp& op, const float* q, const float* keys, std::int64_t count,
+              RunningSoftmax& state, float* o) {
   for (std::int64_t begin = 0; begin < count; begin += kAttentionBlock) {
     const std::int64_t size = std::min(kAttentionBlock, count - begin);
     std::array<float, kAttentionBlock> p;
@@ -99,7 +102,8 @@ void attention(const Exec& exec, const AttentionOp& op) {
         RunningSoftmax state;
         // History starts a block of its own.
         add_keys(op, op.q + (t * op.heads + h) * op.dim, keys.data(), window_keys, state, o);
-        add_keys(op, op.q + (t * op.heads + h) * op.dim, keys.data() + window_keys * op.dim, count - window_keys, state, o);
+        add_keys(op, op.q + (t * op.heads + h) * op.dim, keys.data() + window_keys * op.dim,
+                 count - window_keys, state, o);
         const float denominator = state.sum + exp_f32(op.sink[h] - state.top);
         for (std::int64_t i = 0; i < op.dim; ++i) o[i] = rounded(o[i] / denominator, op.round);
       }

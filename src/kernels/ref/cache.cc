@@ -42,7 +42,8 @@ struct Source {
 };
 
 // Row `position` of one sequence: from this step, or from the tail ring.
-Source source_row(const CompressOp& op, const StepRows::Sequence& seq, std::int64_t position, std::int64_t width) {
+Source source_row(const CompressOp& op, const StepRows::Sequence& seq, std::int64_t position,
+                  std::int64_t width) {
   const float* ape = op.ape ? op.ape + position % op.ratio * width : nullptr;
   if (position >= seq.start) {
     const std::int64_t row = seq.row_begin + position - seq.start;
@@ -88,7 +89,8 @@ void compress(const Exec&, const CompressOp& op) {
       std::vector<Source> slots;
       if (op.overlap && group > 0) {
         for (std::int64_t i = 0; i < op.ratio; ++i) {
-          slots.push_back(source_row(op, seq, (group - 1) * op.ratio + i, width));  // channels [0, dim): series A
+          slots.push_back(
+              source_row(op, seq, (group - 1) * op.ratio + i, width));  // channels [0, dim): series A
         }
       }
       for (std::int64_t i = 0; i < op.ratio; ++i) {

@@ -50,7 +50,8 @@ void hyper_mix(const Exec& exec, const HyperMixOp& op) {
       const float* x = op.x + t * width;
       const float r = 1.0f / std::sqrt(dot(x, x, width) / static_cast<float>(width) + op.norm_eps);
       std::array<float, 24> z;
-      for (std::int64_t i = 0; i < 24; ++i) z[static_cast<std::size_t>(i)] = dot(op.fn + i * width, x, width) * r;
+      for (std::int64_t i = 0; i < 24; ++i)
+        z[static_cast<std::size_t>(i)] = dot(op.fn + i * width, x, width) * r;
       const float* zp = z.data();
       for (std::int64_t j = 0; j < kStreams; ++j) {
         op.pre[t * 4 + j] = sigmoid_f32(zp[j] * op.scale[0] + op.base[j]) + op.eps;
@@ -83,7 +84,8 @@ void hyper_collapse(const Exec& exec, const HyperCollapseOp& op) {
       const float* x = op.x + t * kStreams * op.dim;
       const float* p = op.pre + t * kStreams;
       for (std::int64_t i = 0; i < op.dim; ++i) {
-        const float sum = ((p[0] * x[i] + p[1] * x[op.dim + i]) + p[2] * x[2 * op.dim + i]) + p[3] * x[3 * op.dim + i];
+        const float sum =
+            ((p[0] * x[i] + p[1] * x[op.dim + i]) + p[2] * x[2 * op.dim + i]) + p[3] * x[3 * op.dim + i];
         op.u[t * op.dim + i] = rounded(sum, op.round);
       }
     }

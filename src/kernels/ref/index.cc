@@ -33,7 +33,8 @@ std::vector<std::int32_t> best(const std::vector<float>& score, std::int64_t cou
 
 void select_row(const IndexSelectOp& op, std::int64_t t) {
   const StepRows& step = *op.step;
-  const StepRows::Sequence& seq = step.sequences[static_cast<std::size_t>(step.sequence[static_cast<std::size_t>(t)])];
+  const StepRows::Sequence& seq =
+      step.sequences[static_cast<std::size_t>(step.sequence[static_cast<std::size_t>(t)])];
   const std::int64_t visible = (step.position[static_cast<std::size_t>(t)] + 1) / op.keys.ratio;
   std::vector<float> score(static_cast<std::size_t>(visible), kNone);
   std::vector<float> key(static_cast<std::size_t>(op.dim));

@@ -1,5 +1,6 @@
-// y = x · Wᵀ by the order of ops.h: 32 products by fma, times the block's scale, added up. The weight row is decoded once
-// and used for all rows; four rows at a time keep the fma units busy without touching anyone's order of sums.
+// y = x · Wᵀ by the order of ops.h: 32 products by fma, times the block's scale, added up. The weight row is
+// decoded once and used for all rows; four rows at a time keep the fma units busy without touching anyone's
+// order of sums.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -19,7 +20,9 @@ namespace {
 #define DI_REF_CLONES
 #endif
 
-std::int64_t block_count_of(std::int64_t k) { return (k + kAccumulateBlock - 1) / kAccumulateBlock; }
+std::int64_t block_count_of(std::int64_t k) {
+  return (k + kAccumulateBlock - 1) / kAccumulateBlock;
+}
 
 // Row n of W: unscaled values [k], one multiplier per 32 of them.
 void decode_row(const Weight& w, std::int64_t n, float* values, float* scales) {
@@ -97,7 +100,8 @@ void linear(const Exec& exec, const LinearOp& op) {
     for (std::int64_t n = begin; n < end; ++n) {
       decode_row(op.w, n, values.data(), scales.data());
       column(op.x, op.x_stride, op.rows, values.data(), scales.data(), op.w.k, op.y + n, op.y_stride);
-      for (std::int64_t t = 0; t < op.rows; ++t) op.y[t * op.y_stride + n] = rounded(op.y[t * op.y_stride + n], op.round);
+      for (std::int64_t t = 0; t < op.rows; ++t)
+        op.y[t * op.y_stride + n] = rounded(op.y[t * op.y_stride + n], op.round);
     }
   });
 }
@@ -109,11 +113,12 @@ void grouped_linear(const Exec& exec, const GroupedLinearOp& op) {
     std::vector<float> scales(static_cast<std::size_t>(block_count_of(op.w.k)));
     for (std::int64_t i = begin; i < end; ++i) {
       decode_row(op.w, i, values.data(), scales.data());
-      // With bf16 activations the network multiplies by bf16(weight * scale); for 8-bit weights that is exact unless the
-      // product leaves bf16's normal range, so scaling afterwards gives the same sum.
-      column(op.x + i / n * op.w.k, op.groups * op.w.k, op.rows, values.data(), scales.data(), op.w.k, op.y + i,
-             op.w.n);
-      for (std::int64_t t = 0; t < op.rows; ++t) op.y[t * op.w.n + i] = rounded(op.y[t * op.w.n + i], op.round);
+      // With bf16 activations the network multiplies by bf16(weight * scale); for 8-bit weights that is exact
+      // unless the product leaves bf16's normal range, so scaling afterwards gives the same sum.
+      column(op.x + i / n * op.w.k, op.groups * op.w.k, op.rows, values.data(), scales.data(), op.w.k,
+             op.y + i, op.w.n);
+      for (std::int64_t t = 0; t < op.rows; ++t)
+        op.y[t * op.w.n + i] = rounded(op.y[t * op.w.n + i], op.round);
     }
   });
 }

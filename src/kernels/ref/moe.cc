@@ -16,12 +16,14 @@ namespace {
 
 // sqrt(softplus(x)), softplus in double so that its rounding never depends on the C library.
 float router_score(float x) {
-  const double softplus = std::max(static_cast<double>(x), 0.0) + std::log1p(std::exp(-std::abs(static_cast<double>(x))));
+  const double softplus =
+      std::max(static_cast<double>(x), 0.0) + std::log1p(std::exp(-std::abs(static_cast<double>(x))));
   return std::sqrt(static_cast<float>(softplus));
 }
 
 // g <- silu(min(g, limit)) * clamp(p, ±limit) * weight, then the quantisation of the down projection's input.
-void gated_unit(float* g, const float* p, std::int64_t inner, float limit, float weight, std::int64_t quantize_block) {
+void gated_unit(float* g, const float* p, std::int64_t inner, float limit, float weight,
+                std::int64_t quantize_block) {
   for (std::int64_t i = 0; i < inner; ++i) {
     const float gate = std::min(g[i], limit);
     const float up = std::clamp(p[i], -limit, limit);
@@ -33,15 +35,15 @@ void gated_unit(float* g, const float* p, std::int64_t inner, float limit, float
 }
 
 // y [rows, dim] of one unit for gathered inputs x [rows, dim].
-void run_expert(const Exec& exec, const ExpertsOp& op, const ExpertWeights& e, const float* x, const float* weight,
-                std::int64_t rows, float* y) {
+void run_expert(const Exec& exec, const ExpertsOp& op, const ExpertWeights& e, const float* x,
+                const float* weight, std::int64_t rows, float* y) {
   const Round round = op.round;
   std::vector<float> g(static_cast<std::size_t>(rows * op.inner)), p(g.size());
   linear(exec, {x, op.dim, e.w1, g.data(), op.inner, rows, round});
   linear(exec, {x, op.dim, e.w3, p.data(), op.inner, rows, round});
   for (std::int64_t r = 0; r < rows; ++r) {
-    gated_unit(g.data() + r * op.inner, p.data() + r * op.inner, op.inner, op.limit, weight ? weight[r] : 1.0f,
-               op.quantize_block);
+    gated_unit(g.data() + r * op.inner, p.data() + r * op.inner, op.inner, op.limit,
+               weight ? weight[r] : 1.0f, op.quantize_block);
   }
   linear(exec, {g.data(), op.inner, e.w2, y, op.dim, rows, round});
 }
@@ -74,7 +76,8 @@ void route(const Exec&, const RouteOp& op) {
     float sum = 0;
     for (std::int64_t k = 0; k < op.top_k; ++k) sum += score[static_cast<std::size_t>(chosen[k])];
     for (std::int64_t k = 0; k < op.top_k; ++k) {
-      op.weight[t * op.top_k + k] = score[static_cast<std::size_t>(chosen[k])] / (sum + op.epsilon) * op.scale;
+      op.weight[t * op.top_k + k] =
+          score[static_cast<std::size_t>(chosen[k])] / (sum + op.epsilon) * op.scale;
     }
   }
 }
@@ -104,7 +107,8 @@ void experts(const Exec& exec, const ExpertsOp& op) {
   for (std::int64_t t = 0; t < op.rows; ++t) {
     for (std::int64_t i = 0; i < op.dim; ++i) {
       float sum = 0;
-      for (std::int64_t k = 0; k < op.top_k; ++k) sum += routed[static_cast<std::size_t>((t * op.top_k + k) * op.dim + i)];
+      for (std::int64_t k = 0; k < op.top_k; ++k)
+        sum += routed[static_cast<std::size_t>((t * op.top_k + k) * op.dim + i)];
       op.out[t * op.dim + i] = rounded(sum + shared[static_cast<std::size_t>(t * op.dim + i)], op.round);
     }
   }

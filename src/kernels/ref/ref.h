@@ -1,5 +1,5 @@
-// The reference operators: plain loops in the order of the formulas. Declared one by one so that tests and the registry
-// can name them.
+// The reference operators: plain loops in the order of the formulas. Declared one by one so that tests and
+// the registry can name them.
 #pragma once
 
 #include "kernels/ops.h"

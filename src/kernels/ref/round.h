@@ -6,6 +6,8 @@
 
 namespace deepinfer::ref {
 
-inline float rounded(float x, Round round) { return round == Round::kBf16 ? round_to_bf16(x) : x; }
+inline float rounded(float x, Round round) {
+  return round == Round::kBf16 ? round_to_bf16(x) : x;
+}
 
 }  // namespace deepinfer::ref

@@ -10,7 +10,9 @@
 namespace deepinfer {
 namespace {
 
-std::size_t zu(std::int64_t v) { return static_cast<std::size_t>(v); }
+std::size_t zu(std::int64_t v) {
+  return static_cast<std::size_t>(v);
+}
 
 void norm(const BlockContext& c, float* x, std::int64_t rows, std::int64_t groups, std::int64_t width,
           std::span<const float> weight) {
@@ -29,9 +31,9 @@ struct Compressed {
 };
 
 // Runs one compressor over the step: fills s.entry_position/sequence and `out` with normed latents.
-Compressed run_compressor(const BlockContext& c, const LayerPlan& plan, const CompressorWeights& w, float* tail,
-                          std::int64_t tail_stride, std::int64_t tail_rows, std::int64_t dim, const float* u,
-                          AttentionScratch& s, std::vector<float>& out) {
+Compressed run_compressor(const BlockContext& c, const LayerPlan& plan, const CompressorWeights& w,
+                          float* tail, std::int64_t tail_stride, std::int64_t tail_rows, std::int64_t dim,
+                          const float* u, AttentionScratch& s, std::vector<float>& out) {
   const std::int64_t hidden = c.config.hidden;
   const std::int64_t width = w.wkv.n;
   const bool gated = w.wgate.n > 0;
@@ -59,17 +61,19 @@ Compressed run_compressor(const BlockContext& c, const LayerPlan& plan, const Co
 }
 
 // Appends this step's finished groups of a pool owner to its pool and index keys.
-void append_history(const BlockContext& c, std::int64_t layer, const AttentionWeights& w, const CacheStorage& cache,
-                    std::size_t pool, std::span<const float> frequencies, const float* u, AttentionScratch& s) {
+void append_history(const BlockContext& c, std::int64_t layer, const AttentionWeights& w,
+                    const CacheStorage& cache, std::size_t pool, std::span<const float> frequencies,
+                    const float* u, AttentionScratch& s) {
   const ModelConfig& config = c.config;
   const LayerPlan& plan = config.plan[zu(layer)];
   const PoolLayout& layout = cache.layout().pools[pool];
-  const Compressed main = run_compressor(c, plan, w.compressor, cache.tail(pool, false),
-                                         cache.tail_slot_stride(pool, false), layout.tail_rows, config.head_dim, u, s,
-                                         s.entry);
+  const Compressed main =
+      run_compressor(c, plan, w.compressor, cache.tail(pool, false), cache.tail_slot_stride(pool, false),
+                     layout.tail_rows, config.head_dim, u, s, s.entry);
   fill_rope_table({s.entry_position.data(), zu(main.entries)}, frequencies, s.entry_rotation.data());
   const auto write = [&](const float* x, const PoolCache& to) {
-    c.ops.pool_write(c.exec, {x, s.entry_position.data(), s.entry_sequence.data(), main.entries, &c.step, to});
+    c.ops.pool_write(c.exec,
+                     {x, s.entry_position.data(), s.entry_sequence.data(), main.entries, &c.step, to});
   };
   if (layout.index_key.bytes > 0) {
     const std::int64_t dim = config.index_head_dim;
@@ -78,8 +82,8 @@ void append_history(const BlockContext& c, std::int64_t layer, const AttentionWe
       c.ops.linear(c.exec, {main.latent, config.head_dim, w.indexer.wk, key, dim, main.entries, c.round()});
       norm(c, key, main.entries, 1, dim, w.indexer.k_norm);
     } else {
-      run_compressor(c, plan, w.indexer.compressor, cache.tail(pool, true), cache.tail_slot_stride(pool, true),
-                     layout.tail_rows, dim, u, s, s.index_entry);
+      run_compressor(c, plan, w.indexer.compressor, cache.tail(pool, true),
+                     cache.tail_slot_stride(pool, true), layout.tail_rows, dim, u, s, s.index_entry);
     }
     rotate(c, key, main.entries, 1, dim, s.entry_rotation, false);
     if (config.family == Family::kDeepseekV4) c.ops.hadamard(c.exec, {key, main.entries, 1, dim, c.round()});
@@ -90,17 +94,20 @@ void append_history(const BlockContext& c, std::int64_t layer, const AttentionWe
 }
 
 // Chooses the history entries of every row; the result stays in s for the layers that reuse it.
-void select_history(const BlockContext& c, std::int64_t layer, const AttentionWeights& w, const CacheStorage& cache,
-                    std::size_t pool, const StepRotations& rotations, const float* u, AttentionScratch& s) {
+void select_history(const BlockContext& c, std::int64_t layer, const AttentionWeights& w,
+                    const CacheStorage& cache, std::size_t pool, const StepRotations& rotations,
+                    const float* u, AttentionScratch& s) {
   const ModelConfig& config = c.config;
   const LayerPlan& plan = config.plan[zu(layer)];
   const std::int64_t heads = config.index_heads, dim = config.index_head_dim;
-  c.ops.linear(c.exec, {s.quantized_latent.data(), config.q_rank, w.indexer.wq_b, s.index_q.data(), heads * dim,
-                        c.rows(), c.round()});
+  c.ops.linear(c.exec, {s.quantized_latent.data(), config.q_rank, w.indexer.wq_b, s.index_q.data(),
+                        heads * dim, c.rows(), c.round()});
   rotate(c, s.index_q.data(), c.rows(), heads, dim, rotations.compressed, false);
-  if (config.family == Family::kDeepseekV4) c.ops.hadamard(c.exec, {s.index_q.data(), c.rows(), heads, dim, c.round()});
+  if (config.family == Family::kDeepseekV4)
+    c.ops.hadamard(c.exec, {s.index_q.data(), c.rows(), heads, dim, c.round()});
   c.ops.cache_round(c.exec, {s.index_q.data(), c.rows() * heads, cache.layout().pools[pool].index_key});
-  c.ops.linear(c.exec, {u, config.hidden, w.indexer.weights_proj, s.index_weight.data(), heads, c.rows(), c.round()});
+  c.ops.linear(c.exec,
+               {u, config.hidden, w.indexer.weights_proj, s.index_weight.data(), heads, c.rows(), c.round()});
   const auto scale =
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)) / std::sqrt(static_cast<double>(heads)));
   for (std::int64_t i = 0; i < c.rows() * heads; ++i) {
@@ -108,22 +115,22 @@ void select_history(const BlockContext& c, std::int64_t layer, const AttentionWe
     weight = c.round() == Round::kBf16 ? round_to_bf16(weight * scale) : weight * scale;
   }
   const bool candidates = config.candidate_blocks > 0;
-  c.ops.index_select(
-      c.exec, {.q = s.index_q.data(),
-               .weight = s.index_weight.data(),
-               .heads = heads,
-               .dim = dim,
-               .step = &c.step,
-               .keys = cache.index_keys(pool),
-               .top_k = config.index_top_k,
-               .selected = s.selected.data(),
-               .selected_count = s.selected_count.data(),
-               .candidate_block = config.candidate_block,
-               .candidate_blocks = config.candidate_blocks,
-               .candidates_out = candidates && plan.builds_candidates ? s.candidates.data() : nullptr,
-               .candidates_out_count = s.candidates_count.data(),
-               .candidates_in = candidates && plan.uses_candidates ? s.candidates.data() : nullptr,
-               .candidates_in_count = s.candidates_count.data()});
+  c.ops.index_select(c.exec,
+                     {.q = s.index_q.data(),
+                      .weight = s.index_weight.data(),
+                      .heads = heads,
+                      .dim = dim,
+                      .step = &c.step,
+                      .keys = cache.index_keys(pool),
+                      .top_k = config.index_top_k,
+                      .selected = s.selected.data(),
+                      .selected_count = s.selected_count.data(),
+                      .candidate_block = config.candidate_block,
+                      .candidate_blocks = config.candidate_blocks,
+                      .candidates_out = candidates && plan.builds_candidates ? s.candidates.data() : nullptr,
+                      .candidates_out_count = s.candidates_count.data(),
+                      .candidates_in = candidates && plan.uses_candidates ? s.candidates.data() : nullptr,
+                      .candidates_in_count = s.candidates_count.data()});
   if (c.observer) {
     c.observer->ids("selected", layer, s.selected.data(), c.rows(), config.index_top_k);
     c.observer->ids("selected_count", layer, s.selected_count.data(), c.rows(), 1);
@@ -132,7 +139,8 @@ void select_history(const BlockContext& c, std::int64_t layer, const AttentionWe
 
 std::size_t pool_of(const CacheStorage& cache, std::int64_t owner) {
   const auto& pools = cache.layout().pools;
-  const auto it = std::find_if(pools.begin(), pools.end(), [&](const PoolLayout& p) { return p.layer == owner; });
+  const auto it =
+      std::find_if(pools.begin(), pools.end(), [&](const PoolLayout& p) { return p.layer == owner; });
   DI_CHECK(it != pools.end(), "no pool of layer ", owner);
   return zu(it - pools.begin());
 }
@@ -201,9 +209,10 @@ AttentionScratch::AttentionScratch(const ModelConfig& config, std::int64_t rows)
   candidates_count.resize(zu(rows));
 }
 
-void run_attention(const BlockContext& c, std::int64_t layer, const AttentionWeights& w, const CacheStorage& cache,
-                   const StepRotations& rotations, std::span<const float> entry_frequencies, const float* u,
-                   AttentionScratch& s, float* o_out) {
+void run_attention(const BlockContext& c, std::int64_t layer, const AttentionWeights& w,
+                   const CacheStorage& cache, const StepRotations& rotations,
+                   std::span<const float> entry_frequencies, const float* u, AttentionScratch& s,
+                   float* o_out) {
   const ModelConfig& config = c.config;
   const LayerPlan& plan = config.plan[zu(layer)];
   const std::vector<float>& rotation = plan.ratio > 0 ? rotations.compressed : rotations.plain;
@@ -213,8 +222,10 @@ void run_attention(const BlockContext& c, std::int64_t layer, const AttentionWei
   c.ops.linear(c.exec, {uq, config.hidden, w.wq_a, s.latent_q.data(), config.q_rank, c.rows(), c.round()});
   norm(c, s.latent_q.data(), c.rows(), 1, config.q_rank, w.q_norm);
   const float* latent = quantized_input(c, s.latent_q.data(), config.q_rank, s.quantized_latent.data());
-  if (latent != s.quantized_latent.data()) std::copy_n(latent, c.rows() * config.q_rank, s.quantized_latent.data());
-  c.ops.linear(c.exec, {s.quantized_latent.data(), config.q_rank, w.wq_b, s.q.data(), q_width, c.rows(), c.round()});
+  if (latent != s.quantized_latent.data())
+    std::copy_n(latent, c.rows() * config.q_rank, s.quantized_latent.data());
+  c.ops.linear(c.exec,
+               {s.quantized_latent.data(), config.q_rank, w.wq_b, s.q.data(), q_width, c.rows(), c.round()});
   if (config.family == Family::kDeepseekV4) norm(c, s.q.data(), c.rows(), config.heads, config.head_dim, {});
   rotate(c, s.q.data(), c.rows(), config.heads, config.head_dim, rotation, false);
 

@@ -1,5 +1,6 @@
-// Attention over a sliding window and selected compressed history: the projections, the cache writes, the index and the
-// output, with the differences between the families as data (AttentionTraits) rather than as copies.
+// Attention over a sliding window and selected compressed history: the projections, the cache writes, the
+// index and the output, with the differences between the families as data (AttentionTraits) rather than as
+// copies.
 #pragma once
 
 #include <span>
@@ -14,8 +15,8 @@ namespace deepinfer {
 
 /// A compressor: c = wkv·u, g = wgate·u (+ ape), pooled per group, normed.
 struct CompressorWeights {
-  Weight wkv, wgate;             ///< wgate.n == 0: no gate (ratio 1)
-  std::span<const float> ape;    ///< [ratio, width]; empty in V4.1
+  Weight wkv, wgate;           ///< wgate.n == 0: no gate (ratio 1)
+  std::span<const float> ape;  ///< [ratio, width]; empty in V4.1
   std::span<const float> norm;
   static CompressorWeights load(WeightLoader& loader, const std::string& prefix);
 };
@@ -42,8 +43,8 @@ struct StepRotations {
   std::vector<float> plain, compressed;
 };
 
-/// Buffers of one attention call for up to `rows` rows, and the selection handed from index sources to the layers that
-/// reuse it.
+/// Buffers of one attention call for up to `rows` rows, and the selection handed from index sources to the
+/// layers that reuse it.
 struct AttentionScratch {
   std::vector<float> quantized, latent_q, quantized_latent, q, kv, o, grouped, quantized_grouped;
   std::vector<float> index_q, index_weight;
@@ -56,8 +57,9 @@ struct AttentionScratch {
 
 /// o_out [T, hidden] = attention of backbone layer `layer` for its normed input u [T, hidden].
 /// entry_frequencies: those of compressed layers.
-void run_attention(const BlockContext& c, std::int64_t layer, const AttentionWeights& w, const CacheStorage& cache,
-                   const StepRotations& rotations, std::span<const float> entry_frequencies, const float* u,
-                   AttentionScratch& s, float* o_out);
+void run_attention(const BlockContext& c, std::int64_t layer, const AttentionWeights& w,
+                   const CacheStorage& cache, const StepRotations& rotations,
+                   std::span<const float> entry_frequencies, const float* u, AttentionScratch& s,
+                   float* o_out);
 
 }  // namespace deepinfer

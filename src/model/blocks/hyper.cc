@@ -17,7 +17,8 @@ void compute_mix(const BlockContext& c, const HyperWeights& w, const float* x, H
                            .iterations = static_cast<std::int32_t>(c.config.sinkhorn_iterations)});
 }
 
-void collapse_and_norm(const BlockContext& c, const float* x, const float* pre, std::span<const float> norm, float* u) {
+void collapse_and_norm(const BlockContext& c, const float* x, const float* pre, std::span<const float> norm,
+                       float* u) {
   c.ops.hyper_collapse(c.exec, {x, pre, u, c.rows(), c.config.hidden, c.round()});
   c.ops.rms_norm(c.exec, {u, u, c.config.hidden, c.rows(), 1, c.config.hidden, norm.data(),
                           static_cast<float>(c.config.norm_eps), c.round()});

@@ -1,5 +1,5 @@
-// The residual part shared by both families: four parallel streams that each sub-layer collapses to one input and expands
-// its output into (manifold-constrained hyper-connections).
+// The residual part shared by both families: four parallel streams that each sub-layer collapses to one input
+// and expands its output into (manifold-constrained hyper-connections).
 #pragma once
 
 #include <span>
@@ -22,13 +22,16 @@ struct HyperWeights {
 struct HyperMix {
   std::vector<float> pre, post, comb;
   explicit HyperMix(std::int64_t rows)
-      : pre(static_cast<std::size_t>(rows * 4)), post(pre.size()), comb(static_cast<std::size_t>(rows * 16)) {}
+      : pre(static_cast<std::size_t>(rows * 4)),
+        post(pre.size()),
+        comb(static_cast<std::size_t>(rows * 16)) {}
 };
 
 /// mix = mixes(X).
 void compute_mix(const BlockContext& c, const HyperWeights& w, const float* x, HyperMix& mix);
 /// u = RMS(Σ pre_j X_j; norm).
-void collapse_and_norm(const BlockContext& c, const float* x, const float* pre, std::span<const float> norm, float* u);
+void collapse_and_norm(const BlockContext& c, const float* x, const float* pre, std::span<const float> norm,
+                       float* u);
 /// X = expand(o, X; mix).
 void expand(const BlockContext& c, const float* o, const HyperMix& mix, float* x);
 

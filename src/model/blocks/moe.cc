@@ -4,7 +4,8 @@
 
 namespace deepinfer {
 
-MoeWeights MoeWeights::load(WeightLoader& loader, const std::string& prefix, std::int64_t experts, std::int64_t top_k) {
+MoeWeights MoeWeights::load(WeightLoader& loader, const std::string& prefix, std::int64_t experts,
+                            std::int64_t top_k) {
   MoeWeights w;
   w.gate = loader.matrix(prefix + ".gate");
   if (loader.has(prefix + ".gate.bias")) w.bias = loader.vector(prefix + ".gate.bias");
@@ -20,12 +21,13 @@ MoeWeights MoeWeights::load(WeightLoader& loader, const std::string& prefix, std
 
 MoeScratch::MoeScratch(const ModelConfig& config, std::int64_t rows)
     : logits(static_cast<std::size_t>(rows * std::max(config.experts, config.draft.experts))),
-      weight(static_cast<std::size_t>(rows * std::max(config.experts_per_token, config.draft.experts_per_token))),
+      weight(static_cast<std::size_t>(rows *
+                                      std::max(config.experts_per_token, config.draft.experts_per_token))),
       quantized(static_cast<std::size_t>(rows * config.hidden)),
       chosen(weight.size()) {}
 
-void run_moe(const BlockContext& c, std::int64_t layer, const MoeWeights& w, const float* u, const std::uint8_t* image,
-             MoeScratch& s, float* out) {
+void run_moe(const BlockContext& c, std::int64_t layer, const MoeWeights& w, const float* u,
+             const std::uint8_t* image, MoeScratch& s, float* out) {
   const std::int64_t experts = w.gate.n;
   const std::int64_t hidden = c.config.hidden;
   c.ops.linear(c.exec, {u, hidden, w.gate, s.logits.data(), experts, c.rows(), Round::kNone});

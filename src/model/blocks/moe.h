@@ -20,7 +20,8 @@ struct MoeWeights {
   float epsilon = 1e-20f;
 
   /// prefix such as "layers.3.ffn".
-  static MoeWeights load(WeightLoader& loader, const std::string& prefix, std::int64_t experts, std::int64_t top_k);
+  static MoeWeights load(WeightLoader& loader, const std::string& prefix, std::int64_t experts,
+                         std::int64_t top_k);
 };
 
 /// Buffers for up to `rows` rows.
@@ -31,7 +32,7 @@ struct MoeScratch {
 };
 
 /// out = moe(u). image [T] or null.
-void run_moe(const BlockContext& c, std::int64_t layer, const MoeWeights& w, const float* u, const std::uint8_t* image,
-             MoeScratch& s, float* out);
+void run_moe(const BlockContext& c, std::int64_t layer, const MoeWeights& w, const float* u,
+             const std::uint8_t* image, MoeScratch& s, float* out);
 
 }  // namespace deepinfer

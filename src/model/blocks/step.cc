@@ -29,7 +29,8 @@ void StepBuilder::build(std::span<const Chunk> chunks) {
 
 std::int64_t finished_groups(const StepRows& step, std::int64_t ratio) {
   std::int64_t count = 0;
-  for (const StepRows::Sequence& s : step.sequences) count += (s.start + s.row_count) / ratio - s.start / ratio;
+  for (const StepRows::Sequence& s : step.sequences)
+    count += (s.start + s.row_count) / ratio - s.start / ratio;
   return count;
 }
 

@@ -20,7 +20,8 @@ Status write_text_file(const std::string& path, const std::string& text) {
 }
 
 /// First tensor of each shard, and the end.
-std::vector<std::size_t> shard_borders(const std::vector<TensorSource>& tensors, std::int64_t max_shard_bytes) {
+std::vector<std::size_t> shard_borders(const std::vector<TensorSource>& tensors,
+                                       std::int64_t max_shard_bytes) {
   std::vector<std::size_t> borders = {0};
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -51,7 +52,8 @@ Status prepare_checkpoint_folder(const std::string& folder) {
   return {};
 }
 
-Result<WrittenCheckpoint> write_checkpoint(const std::string& folder, const std::vector<TensorSource>& tensors,
+Result<WrittenCheckpoint> write_checkpoint(const std::string& folder,
+                                           const std::vector<TensorSource>& tensors,
                                            const std::string& config_text, std::int64_t max_shard_bytes) {
   DI_CHECK(!tensors.empty() && max_shard_bytes > 0, "nothing to write");
   const std::vector<std::size_t> borders = shard_borders(tensors, max_shard_bytes);

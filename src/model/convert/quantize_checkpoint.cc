@@ -20,7 +20,9 @@ namespace {
 constexpr std::int64_t kStripeValues = std::int64_t{1} << 22;
 constexpr std::uintmax_t kMaxSideFileBytes = std::uintmax_t{256} << 20;
 
-std::size_t zu(std::int64_t v) { return static_cast<std::size_t>(v); }
+std::size_t zu(std::int64_t v) {
+  return static_cast<std::size_t>(v);
+}
 
 /// Rows [begin, end) of a matrix as fp32, checked.
 Result<std::vector<float>> read_rows(const TensorView& matrix, std::int64_t begin, std::int64_t end,
@@ -44,13 +46,15 @@ Result<std::vector<float>> read_rows(const TensorView& matrix, std::int64_t begi
 Status write_codes(const TensorView& from, const std::string& name, bool fp4, TileShape tile,
                    std::vector<std::uint8_t>& scales, SafetensorsWriter& writer) {
   const std::int64_t rows = from.shape[0], cols = from.shape[1];
-  const std::int64_t stripe = std::max<std::int64_t>(1, kStripeValues / std::max<std::int64_t>(1, cols) / tile.rows) * tile.rows;
+  const std::int64_t stripe =
+      std::max<std::int64_t>(1, kStripeValues / std::max<std::int64_t>(1, cols) / tile.rows) * tile.rows;
   for (std::int64_t begin = 0; begin < rows; begin += stripe) {
     const std::int64_t end = std::min(rows, begin + stripe), count = end - begin;
     DI_ASSIGN(const std::vector<float> values, read_rows(from, begin, end, name));
     std::vector<std::uint8_t> codes(values.size() / (fp4 ? 2 : 1));
-    std::vector<std::uint8_t> stripe_scales(zu(fp4 ? count * (cols / 32)
-                                                   : (count + tile.rows - 1) / tile.rows * ((cols + tile.cols - 1) / tile.cols)));
+    std::vector<std::uint8_t> stripe_scales(
+        zu(fp4 ? count * (cols / 32)
+               : (count + tile.rows - 1) / tile.rows * ((cols + tile.cols - 1) / tile.cols)));
     if (fp4)
       fp4_quantize_weight(values, count, cols, codes, stripe_scales);
     else
@@ -62,11 +66,13 @@ Status write_codes(const TensorView& from, const std::string& name, bool fp4, Ti
 }
 
 /// config.json with the quantisation the copy has, in the place where the family's checkpoints state it.
-Result<std::string> quantized_config(const std::string& text, const ModelConfig& config, const QuantizeOptions& options) {
+Result<std::string> quantized_config(const std::string& text, const ModelConfig& config,
+                                     const QuantizeOptions& options) {
   DI_ASSIGN(Json document, parse_json(text));
   if (document.find("model_type") == nullptr) {
-    return unsupported("config.json uses the names of the reference program; convert needs the published config.json",
-                       "config.json");
+    return unsupported(
+        "config.json uses the names of the reference program; convert needs the published config.json",
+        "config.json");
   }
   const bool v41 = config.family == Family::kDeepseekV41;
   const std::int64_t block = options.block > 0 ? options.block : v41 ? 32 : 128;
@@ -91,15 +97,16 @@ Status copy_side_files(const std::string& source, const std::string& target) {
       continue;
     }
     std::filesystem::copy_file(entry.path(), std::filesystem::path(target) / name, error);
-    if (error) return Error{ErrorCode::kIo, "cannot copy the file: " + error.message(), entry.path().string()};
+    if (error)
+      return Error{ErrorCode::kIo, "cannot copy the file: " + error.message(), entry.path().string()};
   }
   if (error) return Error{ErrorCode::kIo, "cannot list the folder: " + error.message(), source};
   return {};
 }
 
 /// The copy's tensors. Views point into `checkpoint`, which must outlive them.
-std::vector<TensorSource> plan_tensors(const Checkpoint& checkpoint, const std::vector<ExpectedTensor>& wanted,
-                                       std::int64_t block) {
+std::vector<TensorSource> plan_tensors(const Checkpoint& checkpoint,
+                                       const std::vector<ExpectedTensor>& wanted, std::int64_t block) {
   std::vector<TensorSource> sources;
   std::shared_ptr<std::vector<std::uint8_t>> scales;  // of the weight before
   for (const ExpectedTensor& want : wanted) {
@@ -121,12 +128,14 @@ std::vector<TensorSource> plan_tensors(const Checkpoint& checkpoint, const std::
                          [from](SafetensorsWriter& writer) { return writer.append(from->data); }});
       continue;
     }
-    const TileShape tile = want.packed_fp4 || want.kind == TensorKind::kEngramTable ? TileShape{1, 32} : TileShape{block, block};
+    const TileShape tile =
+        want.packed_fp4 || want.kind == TensorKind::kEngramTable ? TileShape{1, 32} : TileShape{block, block};
     scales = std::make_shared<std::vector<std::uint8_t>>();
-    sources.push_back({want.name, to, want.shape,
-                       [from, tile, scales, name = want.name, fp4 = want.packed_fp4](SafetensorsWriter& writer) {
-                         return write_codes(*from, name, fp4, tile, *scales, writer);
-                       }});
+    sources.push_back(
+        {want.name, to, want.shape,
+         [from, tile, scales, name = want.name, fp4 = want.packed_fp4](SafetensorsWriter& writer) {
+           return write_codes(*from, name, fp4, tile, *scales, writer);
+         }});
   }
   return sources;
 }
@@ -143,11 +152,13 @@ Result<WrittenCheckpoint> quantize_checkpoint(const std::string& source, const s
   DI_TRY(check_tensors(checkpoint, expected_tensors(plain)));
   DI_ASSIGN(const std::string config_text, quantized_config(checkpoint.config_text(), plain, options));
   Result<ModelConfig> quantized = parse_config(config_text);
-  if (!quantized.ok()) return unsupported("the quantised formats do not fit: " + quantized.error().to_string(), source);
+  if (!quantized.ok())
+    return unsupported("the quantised formats do not fit: " + quantized.error().to_string(), source);
   DI_TRY(prepare_checkpoint_folder(target));
   DI_TRY(copy_side_files(source, target));
-  return write_checkpoint(target, plan_tensors(checkpoint, expected_tensors(*quantized), quantized->quantization.block),
-                          config_text, options.max_shard_bytes);
+  return write_checkpoint(
+      target, plan_tensors(checkpoint, expected_tensors(*quantized), quantized->quantization.block),
+      config_text, options.max_shard_bytes);
 }
 
 }  // namespace deepinfer

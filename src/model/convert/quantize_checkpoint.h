@@ -1,5 +1,5 @@
-// Writes a quantised copy of an unquantised checkpoint: what the published checkpoints keep in FP8 and FP4 goes there, the
-// rest is copied byte for byte. docs/convert.md says which tensor gets which format.
+// Writes a quantised copy of an unquantised checkpoint: what the published checkpoints keep in FP8 and FP4
+// goes there, the rest is copied byte for byte. docs/convert.md says which tensor gets which format.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ struct QuantizeOptions {
   std::int64_t max_shard_bytes = std::int64_t{5} << 30;
 };
 
-/// Reads `source`, writes `target` (new or empty). Needs memory for a stripe of one matrix only. Errors: kInvalidArgument
-/// for a source that is quantised already or a target with files in it, kUnsupported for widths the formats cannot hold,
-/// kCorrupt for weights that are not finite.
+/// Reads `source`, writes `target` (new or empty). Needs memory for a stripe of one matrix only. Errors:
+/// kInvalidArgument for a source that is quantised already or a target with files in it, kUnsupported for
+/// widths the formats cannot hold, kCorrupt for weights that are not finite.
 Result<WrittenCheckpoint> quantize_checkpoint(const std::string& source, const std::string& target,
                                               const QuantizeOptions& options);
 

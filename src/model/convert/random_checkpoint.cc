@@ -21,31 +21,39 @@ namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-std::size_t zu(std::int64_t v) { return static_cast<std::size_t>(v); }
+std::size_t zu(std::int64_t v) {
+  return static_cast<std::size_t>(v);
+}
 
-/// A block scale and the kind of codes under it. Most tiles are ordinary; of 256 about 5 are four times as large, 1 is
-/// sixteen times as large, 1 vanishes below every sum, 1 has subnormal codes under a large scale, 1 is zero under the
-/// largest scale there is.
+/// A block scale and the kind of codes under it. Most tiles are ordinary; of 256 about 5 are four times as
+/// large, 1 is sixteen times as large, 1 vanishes below every sum, 1 has subnormal codes under a large scale,
+/// 1 is zero under the largest scale there is.
 struct Tile {
   enum class Codes : std::uint8_t { kNormal, kSmallest, kZero };
   std::uint8_t scale;
   Codes codes;
 };
 
-/// `base`: biased exponent of an ordinary tile; smallest_shift: how much larger the scale is under the smallest codes.
+/// `base`: biased exponent of an ordinary tile; smallest_shift: how much larger the scale is under the
+/// smallest codes.
 Tile draw_tile(std::uint64_t bits, int base, int smallest_shift) {
   const auto clamped = [](int byte) { return static_cast<std::uint8_t>(std::clamp(byte, 1, 254)); };
   switch (bits & 255u) {
-    case 0: return {clamped(base + 4), Tile::Codes::kNormal};
-    case 1: return {1, Tile::Codes::kNormal};
-    case 2: return {clamped(base + smallest_shift), Tile::Codes::kSmallest};
-    case 3: return {254, Tile::Codes::kZero};
-    default: return {clamped((bits & 255u) < 9 ? base + 2 : base), Tile::Codes::kNormal};
+    case 0:
+      return {clamped(base + 4), Tile::Codes::kNormal};
+    case 1:
+      return {1, Tile::Codes::kNormal};
+    case 2:
+      return {clamped(base + smallest_shift), Tile::Codes::kSmallest};
+    case 3:
+      return {254, Tile::Codes::kZero};
+    default:
+      return {clamped((bits & 255u) < 9 ? base + 2 : base), Tile::Codes::kNormal};
   }
 }
 
-/// How a quantised tensor with values of deviation `sigma` is drawn: ordinary codes have the deviation `code_sigma` of the
-/// format times what the power of two leaves over.
+/// How a quantised tensor with values of deviation `sigma` is drawn: ordinary codes have the deviation
+/// `code_sigma` of the format times what the power of two leaves over.
 struct Plan {
   int base;
   double code_deviation;
@@ -60,7 +68,9 @@ struct Plan {
 struct Tiles {
   RandomBits bits;
   int base, smallest_shift;
-  Tile operator[](std::int64_t i) const { return draw_tile(bits.at(static_cast<std::uint64_t>(i)) >> 13, base, smallest_shift); }
+  Tile operator[](std::int64_t i) const {
+    return draw_tile(bits.at(static_cast<std::uint64_t>(i)) >> 13, base, smallest_shift);
+  }
 };
 
 /// Buffers small appends.
@@ -82,8 +92,8 @@ class Pieces {
   std::vector<std::uint8_t> bytes_;
 };
 
-Status write_fp8(SafetensorsWriter& writer, const Shape& shape, TileShape tile, const Tiles& tiles, double deviation,
-                 RandomBits bits) {
+Status write_fp8(SafetensorsWriter& writer, const Shape& shape, TileShape tile, const Tiles& tiles,
+                 double deviation, RandomBits bits) {
   const std::array<std::uint8_t, 256> normal = e4m3_normal_codes(deviation);
   const std::int64_t across = (shape[1] + tile.cols - 1) / tile.cols;
   Pieces pieces(writer);
@@ -105,7 +115,8 @@ Status write_fp8(SafetensorsWriter& writer, const Shape& shape, TileShape tile, 
   return pieces.flush();
 }
 
-Status write_fp4(SafetensorsWriter& writer, const Shape& packed, const Tiles& tiles, double deviation, RandomBits bits) {
+Status write_fp4(SafetensorsWriter& writer, const Shape& packed, const Tiles& tiles, double deviation,
+                 RandomBits bits) {
   const std::array<std::uint8_t, 256> normal = e2m1_normal_codes(deviation);
   Pieces pieces(writer);
   std::uint64_t word = 0;
@@ -117,12 +128,15 @@ Status write_fp4(SafetensorsWriter& writer, const Shape& packed, const Tiles& ti
     const auto low = static_cast<std::uint8_t>(word), high = static_cast<std::uint8_t>(word >> 8);
     std::uint8_t even = normal[low], odd = normal[high];
     switch (drawn.codes) {
-      case Tile::Codes::kNormal: break;
+      case Tile::Codes::kNormal:
+        break;
       case Tile::Codes::kSmallest:  // one value of eight is +-0.5
         even = static_cast<std::uint8_t>((low & 7u) == 0 ? (low >> 4 & 8u) | 1u : low >> 4 & 8u);
         odd = static_cast<std::uint8_t>((high & 7u) == 0 ? (high >> 4 & 8u) | 1u : high >> 4 & 8u);
         break;
-      case Tile::Codes::kZero: even = odd = 0; break;
+      case Tile::Codes::kZero:
+        even = odd = 0;
+        break;
     }
     DI_TRY(pieces.put(pack_e2m1(even, odd)));
   }
@@ -142,7 +156,8 @@ Status write_plain(SafetensorsWriter& writer, DType dtype, std::int64_t count, d
     } else {
       DI_CHECK(dtype == DType::kF32, "random values of ", dtype_name(dtype));
       const auto code = std::bit_cast<std::uint32_t>(value);
-      for (int shift = 0; shift < 32; shift += 8) DI_TRY(pieces.put(static_cast<std::uint8_t>(code >> shift)));
+      for (int shift = 0; shift < 32; shift += 8)
+        DI_TRY(pieces.put(static_cast<std::uint8_t>(code >> shift)));
     }
   }
   return pieces.flush();
@@ -169,8 +184,8 @@ struct Distribution {
 Distribution distribution_of(const std::string& name, const Shape& shape) {
   const auto ends = [&](std::string_view suffix) { return name.ends_with(suffix); };
   const double fan_in = 1.0 / std::sqrt(static_cast<double>(shape.back()));
-  if (ends("norm.weight") || ends("norm1.weight") || ends("norm2.weight") || ends("q_weight") || ends("k_weight") ||
-      ends("hc_head_scale") || ends("hc_attn_scale") || ends("hc_ffn_scale"))
+  if (ends("norm.weight") || ends("norm1.weight") || ends("norm2.weight") || ends("q_weight") ||
+      ends("k_weight") || ends("hc_head_scale") || ends("hc_attn_scale") || ends("hc_ffn_scale"))
     return {1, 0.1};
   if (ends("embed.weight") && shape.size() == 2 && name == "embed.weight") return {0, 1};
   if (name == "head.weight") return {0, 2 * fan_in};
@@ -194,9 +209,10 @@ std::vector<TensorSource> plan_tensors(const ModelConfig& config, std::uint64_t 
       const ExpectedTensor& scale = wanted[i + 1];
       DI_CHECK(scale.is_scale, "no scales behind ", want.name);
       const bool table = want.kind == TensorKind::kEngramTable;
-      const double sigma = table ? 1.0 : 1.0 / std::sqrt(static_cast<double>(shape[1] * (want.packed_fp4 ? 2 : 1)));
-      // Ordinary codes: a tenth of the e4m3 range, so that tails fit; a third of the e2m1 range. Under the smallest codes
-      // (2^-9 in e4m3, 0.5 in e2m1) the scale grows so that the values keep their size.
+      const double sigma =
+          table ? 1.0 : 1.0 / std::sqrt(static_cast<double>(shape[1] * (want.packed_fp4 ? 2 : 1)));
+      // Ordinary codes: a tenth of the e4m3 range, so that tails fit; a third of the e2m1 range. Under the
+      // smallest codes (2^-9 in e4m3, 0.5 in e2m1) the scale grows so that the values keep their size.
       const Plan plan(sigma, want.packed_fp4 ? 1.5 : 40.0);
       const std::int64_t block = config.quantization.block;
       const TileShape tile = table ? TileShape{1, 32} : TileShape{block, block};
@@ -206,11 +222,12 @@ std::vector<TensorSource> plan_tensors(const ModelConfig& config, std::uint64_t 
                                       : write_fp8(writer, shape, tile, tiles, plan.code_deviation, bits);
                          }});
       const std::int64_t count = element_count(scale.shape).value_or(0);
-      sources.push_back({scale.name, scale.dtypes.front(), scale.shape, [=](SafetensorsWriter& writer) -> Status {
-                           Pieces pieces(writer);
-                           for (std::int64_t t = 0; t < count; ++t) DI_TRY(pieces.put(tiles[t].scale));
-                           return pieces.flush();
-                         }});
+      sources.push_back(
+          {scale.name, scale.dtypes.front(), scale.shape, [=](SafetensorsWriter& writer) -> Status {
+             Pieces pieces(writer);
+             for (std::int64_t t = 0; t < count; ++t) DI_TRY(pieces.put(tiles[t].scale));
+             return pieces.flush();
+           }});
     } else if (dtype == DType::kI64) {
       sources.push_back({want.name, dtype, shape, [=, experts = config.experts](SafetensorsWriter& writer) {
                            return write_routes(writer, shape, experts, bits);
@@ -249,7 +266,8 @@ Result<WrittenCheckpoint> random_checkpoint(const std::string& config_text, cons
     const std::vector<std::int32_t> map = token_map(config);
     const std::string path = target + "/engram_token_map.i32";
     std::ofstream file(path, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(map.data()), static_cast<std::streamsize>(map.size() * sizeof(map[0])));
+    file.write(reinterpret_cast<const char*>(map.data()),
+               static_cast<std::streamsize>(map.size() * sizeof(map[0])));
     file.close();
     if (!file) return Error{ErrorCode::kIo, "cannot write the file", path};
   }

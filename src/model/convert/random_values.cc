@@ -18,7 +18,8 @@ constexpr std::uint64_t mix(std::uint64_t x) {
 std::array<float, 4096> make_normal_table() {
   std::array<float, 4096> table{};
   for (std::size_t i = 0; i < table.size(); ++i) {
-    table[i] = static_cast<float>(normal_quantile((static_cast<double>(i) + 0.5) / static_cast<double>(table.size())));
+    table[i] = static_cast<float>(
+        normal_quantile((static_cast<double>(i) + 0.5) / static_cast<double>(table.size())));
   }
   return table;
 }
@@ -38,11 +39,17 @@ RandomBits::RandomBits(std::uint64_t seed, std::string_view name) : state_(mix(s
   for (const char c : name) state_ = mix(state_ ^ static_cast<std::uint8_t>(c)) + kGolden;
 }
 
-std::uint64_t RandomBits::at(std::uint64_t i) const { return mix(state_ + (i + 1) * kGolden); }
+std::uint64_t RandomBits::at(std::uint64_t i) const {
+  return mix(state_ + (i + 1) * kGolden);
+}
 
-std::uint64_t RandomBits::next() { return mix(state_ += kGolden); }
+std::uint64_t RandomBits::next() {
+  return mix(state_ += kGolden);
+}
 
-std::uint64_t RandomBits::below(std::uint64_t bound) { return (next() >> 32) * bound >> 32; }
+std::uint64_t RandomBits::below(std::uint64_t bound) {
+  return (next() >> 32) * bound >> 32;
+}
 
 double normal_quantile(double p) {
   double low = -9, high = 9;
@@ -59,7 +66,11 @@ float heavy_normal(std::uint64_t bits) {
   return (bits >> 12 & 511u) == 0 ? 8.0f * x : x;
 }
 
-std::array<std::uint8_t, 256> e4m3_normal_codes(double deviation) { return normal_codes(deviation, f32_to_e4m3); }
-std::array<std::uint8_t, 256> e2m1_normal_codes(double deviation) { return normal_codes(deviation, f32_to_e2m1); }
+std::array<std::uint8_t, 256> e4m3_normal_codes(double deviation) {
+  return normal_codes(deviation, f32_to_e4m3);
+}
+std::array<std::uint8_t, 256> e2m1_normal_codes(double deviation) {
+  return normal_codes(deviation, f32_to_e2m1);
+}
 
 }  // namespace deepinfer

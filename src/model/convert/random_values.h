@@ -1,5 +1,5 @@
-// Streams of random weights: raw bits named by (seed, tensor name), and tables that turn bits into numbers of a stored
-// format. A tensor's values do not depend on any other tensor.
+// Streams of random weights: raw bits named by (seed, tensor name), and tables that turn bits into numbers of
+// a stored format. A tensor's values do not depend on any other tensor.
 #pragma once
 
 #include <array>
@@ -28,7 +28,8 @@ double normal_quantile(double p);
 /// One draw of a normal distribution from 16 bits, one of 512 in the tail stretched eightfold.
 float heavy_normal(std::uint64_t bits);
 
-/// 256 equally likely codes whose values spread as a normal distribution of the given deviation, in code units.
+/// 256 equally likely codes whose values spread as a normal distribution of the given deviation, in code
+/// units.
 std::array<std::uint8_t, 256> e4m3_normal_codes(double deviation);
 std::array<std::uint8_t, 256> e2m1_normal_codes(double deviation);
 

@@ -5,7 +5,9 @@
 namespace deepinfer {
 namespace {
 
-std::size_t zu(std::int64_t v) { return static_cast<std::size_t>(v); }
+std::size_t zu(std::int64_t v) {
+  return static_cast<std::size_t>(v);
+}
 
 class DeepseekV4 final : public Decoder {
  public:
@@ -25,9 +27,10 @@ class DeepseekV4 final : public Decoder {
       const std::span<const std::int64_t> table = layers_[zu(layer)].moe.fixed;
       for (std::size_t i = 0; i < table.size(); ++i) {
         if (table[i] >= 0 && table[i] < config_.experts) continue;
-        return corrupt(fmt::format("token {} is routed to expert {}, the layer has {}",
-                                   static_cast<std::int64_t>(i) / config_.experts_per_token, table[i], config_.experts),
-                       fmt::format("layers.{}.ffn.gate.tid2eid", layer));
+        return corrupt(
+            fmt::format("token {} is routed to expert {}, the layer has {}",
+                        static_cast<std::int64_t>(i) / config_.experts_per_token, table[i], config_.experts),
+            fmt::format("layers.{}.ffn.gate.tid2eid", layer));
       }
     }
     return {};
