@@ -1,5 +1,6 @@
-// Sets of bytes and sets of Unicode code points. Both are plain values; a CharSet is kept as sorted, disjoint,
-// non-adjacent ranges. Turning a CharSet into UTF-8 byte sequences is RegexPool::chars (regex_pool.h).
+// Sets of bytes and sets of Unicode code points. Both are plain values; a CharSet is kept as sorted,
+// disjoint, non-adjacent ranges. Turning a CharSet into UTF-8 byte sequences is RegexPool::chars
+// (regex_pool.h).
 #pragma once
 
 #include <array>

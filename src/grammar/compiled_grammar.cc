@@ -1,10 +1,11 @@
 #include "grammar/compiled_grammar.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "grammar/lexer_walk.h"
+#include "grammar/row_pool.h"
 
 namespace deepinfer::grammar {
 namespace {
@@ -24,7 +25,8 @@ class GrammarCompiler {
   Result<GrammarPtr> run() {
     if (builder_.error()) return *builder_.error();
     if (builder_.regex().exceeded())
-      return Error{ErrorCode::kDeadline, "the grammar's regular expressions are too large or too deeply nested", {}};
+      return Error{
+          ErrorCode::kDeadline, "the grammar's regular expressions are too large or too deeply nested", {}};
     if (!builder_.start()) return invalid_argument("the grammar has no start symbol");
     DI_TRY(find_productive());
     DI_TRY(find_nullable());
@@ -32,6 +34,13 @@ class GrammarCompiler {
     find_reachable();
     DI_TRY(lay_out());
     out_->lazy_ = std::make_unique<CompiledGrammar::Lazy>(builder_.take_regex());
+    // Matchers rely on a first row: a grammar whose first row passes a limit is an error here.
+    RowPool rows(*out_);
+    const RowId first = rows.first_row();
+    if (rows.error()) return *rows.error();
+    if (out_->lazy_->regex.exceeded())
+      return Error{ErrorCode::kDeadline, "the grammar's regular expressions are too large", {}};
+    if (first == kNoRow) return invalid_argument("the grammar matches nothing");
     return GrammarPtr(std::move(out_));
   }
 
@@ -47,18 +56,24 @@ class GrammarCompiler {
 
   bool productive(Symbol s) const {
     switch (s.kind) {
-      case Kind::kLexeme: return lexeme_productive_[s.id];
-      case Kind::kNonterminal: return nonterminal_productive_[s.id];
-      case Kind::kLoop: return loop_productive_[s.id];
+      case Kind::kLexeme:
+        return lexeme_productive_[s.id];
+      case Kind::kNonterminal:
+        return nonterminal_productive_[s.id];
+      case Kind::kLoop:
+        return loop_productive_[s.id];
     }
     return false;
   }
 
   bool nullable(Symbol s) const {
     switch (s.kind) {
-      case Kind::kLexeme: return false;
-      case Kind::kNonterminal: return nonterminal_nullable_[s.id];
-      case Kind::kLoop: return loop_nullable_[s.id];
+      case Kind::kLexeme:
+        return false;
+      case Kind::kNonterminal:
+        return nonterminal_nullable_[s.id];
+      case Kind::kLoop:
+        return loop_nullable_[s.id];
     }
     return false;
   }
@@ -69,12 +84,15 @@ class GrammarCompiler {
     if (!g.bits_set.empty()) return false;
     for (const auto& clause : g.clauses)
       if (std::none_of(clause.begin(), clause.end(), [](BitLiteral l) { return !l.value; })) return false;
-    return std::all_of(g.counters.begin(), g.counters.end(), [](const CounterRange& r) { return r.minimum == 0; });
+    return std::all_of(g.counters.begin(), g.counters.end(),
+                       [](const CounterRange& r) { return r.minimum == 0; });
   }
 
-  // Calls back for every nonterminal and loop whose symbols changed, until nothing changes: a worklist over "who uses me".
+  // Calls back for every nonterminal and loop whose symbols changed, until nothing changes: a worklist over
+  // "who uses me".
   template <class Test>
-  Status fixpoint(std::vector<char>& nonterminals, std::vector<char>& loops, Test test_loop, bool need_all_from_lexemes) {
+  Status fixpoint(std::vector<char>& nonterminals, std::vector<char>& loops, Test test_loop,
+                  bool need_all_from_lexemes) {
     const auto& ns = builder_.nonterminals();
     const auto& ls = builder_.loops();
     const auto holds = [&](Symbol s) {
@@ -130,19 +148,26 @@ class GrammarCompiler {
     }
     nonterminal_productive_.assign(builder_.nonterminals().size(), 0);
     loop_productive_.assign(builder_.loops().size(), 0);
-    return fixpoint(nonterminal_productive_, loop_productive_, [](const GrammarBuilder::LoopEntry& entry, auto& holds) {
-      if (exits_at_once(entry)) return true;
-      return std::any_of(entry.loop.arms.begin(), entry.loop.arms.end(), [&](const LoopArm& a) { return holds(a.body); });
-    }, true);
+    return fixpoint(
+        nonterminal_productive_, loop_productive_,
+        [](const GrammarBuilder::LoopEntry& entry, auto& holds) {
+          if (exits_at_once(entry)) return true;
+          return std::any_of(entry.loop.arms.begin(), entry.loop.arms.end(),
+                             [&](const LoopArm& a) { return holds(a.body); });
+        },
+        true);
   }
 
   Status find_nullable() {
     nonterminal_nullable_.assign(builder_.nonterminals().size(), 0);
     loop_nullable_.assign(builder_.loops().size(), 0);
-    return fixpoint(nonterminal_nullable_, loop_nullable_, [](const GrammarBuilder::LoopEntry& entry, auto& holds) {
-      if (exits_at_once(entry)) return true;
-      return entry.plain && !entry.loop.separator && holds(entry.loop.arms[0].body);
-    }, false);
+    return fixpoint(
+        nonterminal_nullable_, loop_nullable_,
+        [](const GrammarBuilder::LoopEntry& entry, auto& holds) {
+          if (exits_at_once(entry)) return true;
+          return entry.plain && !entry.loop.separator && holds(entry.loop.arms[0].body);
+        },
+        false);
   }
 
   void find_reachable() {
@@ -151,7 +176,9 @@ class GrammarCompiler {
     x_number_.assign(builder_.lexemes().size(), kNone);
     std::vector<Symbol> work{*builder_.start()};
     const auto visit = [&](Symbol s) {
-      auto& numbers = s.kind == Kind::kLexeme ? x_number_ : s.kind == Kind::kNonterminal ? n_number_ : l_number_;
+      auto& numbers = s.kind == Kind::kLexeme        ? x_number_
+                      : s.kind == Kind::kNonterminal ? n_number_
+                                                     : l_number_;
       auto& order = s.kind == Kind::kLexeme ? x_order_ : s.kind == Kind::kNonterminal ? n_order_ : l_order_;
       if (numbers[s.id] != kNone) return;
       numbers[s.id] = static_cast<std::uint32_t>(order.size());
@@ -185,16 +212,22 @@ class GrammarCompiler {
   std::pair<bool, std::uint32_t> body(Symbol s) {
     if (s.kind == Kind::kLexeme) return {true, x_number_[s.id]};
     if (s.kind == Kind::kNonterminal) return {false, n_number_[s.id]};
-    const auto [it, fresh] = loop_wrappers_.try_emplace(s.id, static_cast<std::uint32_t>(n_order_.size() + loop_wrappers_.size()));
+    const auto [it, fresh] =
+        loop_wrappers_.try_emplace(s.id, static_cast<std::uint32_t>(n_order_.size() + loop_wrappers_.size()));
     return {false, it->second};
   }
 
   void emit(Symbol s) {
     switch (s.kind) {
-      case Kind::kLexeme: out_->dots_.push_back({Dot::Kind::kLexeme, x_number_[s.id]}); break;
-      case Kind::kNonterminal: out_->dots_.push_back({Dot::Kind::kNonterminal, n_number_[s.id]}); break;
+      case Kind::kLexeme:
+        out_->dots_.push_back({Dot::Kind::kLexeme, x_number_[s.id]});
+        break;
+      case Kind::kNonterminal:
+        out_->dots_.push_back({Dot::Kind::kNonterminal, n_number_[s.id]});
+        break;
       case Kind::kLoop:
-        for (auto k : {Dot::Kind::kLoopEnter, Dot::Kind::kLoopArm, Dot::Kind::kLoopNext, Dot::Kind::kLoopSeparator})
+        for (auto k :
+             {Dot::Kind::kLoopEnter, Dot::Kind::kLoopArm, Dot::Kind::kLoopNext, Dot::Kind::kLoopSeparator})
           out_->dots_.push_back({k, l_number_[s.id]});
         break;
     }
@@ -203,7 +236,8 @@ class GrammarCompiler {
   Status lay_out() {
     for (std::uint32_t id : x_order_) {
       const auto& l = builder_.lexemes()[id];
-      out_->lexemes_.push_back({l.regex, l.is_token, l.except, l.tokens, l.options.max_tokens, l.options.name});
+      out_->lexemes_.push_back(
+          {l.regex, l.is_token, l.except, l.tokens, l.options.max_tokens, l.options.name});
       for (TokenId t : l.tokens)
         if (t < 0 || static_cast<std::size_t>(t) >= out_->vocabulary_->token_count())
           return invalid_argument(fmt::format("token {} is not in the vocabulary", t));
@@ -235,7 +269,8 @@ class GrammarCompiler {
         if (!productive(*entry.loop.separator)) {
           t.max = std::min<std::uint32_t>(t.max, 1);
         } else {
-          if (nullable(*entry.loop.separator)) return invalid_argument("the separator of a loop can be empty");
+          if (nullable(*entry.loop.separator))
+            return invalid_argument("the separator of a loop can be empty");
           t.has_separator = true;
           std::tie(t.separator_is_lexeme, t.separator) = body(*entry.loop.separator);
         }
@@ -243,7 +278,8 @@ class GrammarCompiler {
       out_->loops_.push_back(std::move(t));
     }
     for (std::uint32_t id : n_order_) {
-      CompiledGrammar::Nonterminal n{static_cast<std::uint32_t>(out_->production_starts_.size()), 0, nonterminal_nullable_[id] != 0};
+      CompiledGrammar::Nonterminal n{static_cast<std::uint32_t>(out_->production_starts_.size()), 0,
+                                     nonterminal_nullable_[id] != 0};
       for (const auto& p : builder_.nonterminals()[id].productions) {
         if (!all_productive(p.rhs)) continue;
         out_->production_starts_.push_back(static_cast<std::uint32_t>(out_->dots_.size()));
@@ -258,7 +294,8 @@ class GrammarCompiler {
     for (const auto& [loop, number] : loop_wrappers_) wrappers.emplace_back(number, loop);
     std::sort(wrappers.begin(), wrappers.end());
     for (const auto& [number, loop] : wrappers) {
-      out_->nonterminals_.push_back({static_cast<std::uint32_t>(out_->production_starts_.size()), 1, loop_nullable_[loop] != 0});
+      out_->nonterminals_.push_back(
+          {static_cast<std::uint32_t>(out_->production_starts_.size()), 1, loop_nullable_[loop] != 0});
       out_->production_starts_.push_back(static_cast<std::uint32_t>(out_->dots_.size()));
       emit({Kind::kLoop, loop});
       out_->dots_.push_back({Dot::Kind::kEnd, number});
@@ -272,7 +309,8 @@ class GrammarCompiler {
 
   static Status check(const LoopGuard& g, const CompiledGrammar::LoopTable& t) {
     const auto bad_bit = [&](std::uint32_t b) { return b >= t.bit_count; };
-    bool bad = std::any_of(g.bits_set.begin(), g.bits_set.end(), bad_bit) || std::any_of(g.bits_clear.begin(), g.bits_clear.end(), bad_bit);
+    bool bad = std::any_of(g.bits_set.begin(), g.bits_set.end(), bad_bit) ||
+               std::any_of(g.bits_clear.begin(), g.bits_clear.end(), bad_bit);
     for (const auto& clause : g.clauses)
       for (BitLiteral l : clause) bad = bad || bad_bit(l.bit);
     for (const CounterRange& r : g.counters) bad = bad || r.counter >= t.counter_caps.size();
@@ -343,7 +381,8 @@ LexerEntryPtr CompiledGrammar::entry(RegexId state, const TriePtr& trie, std::in
   return made;
 }
 
-TriePtr CompiledGrammar::remainder(RegexId state, const TriePtr& trie, const ByteSet& bytes, std::int64_t& fuel) const {
+TriePtr CompiledGrammar::remainder(RegexId state, const TriePtr& trie, const ByteSet& bytes,
+                                   std::int64_t& fuel) const {
   const Lazy::RemainderKey key{{state, trie->id()}, bytes};
   if (const auto it = lazy_->remainders.find(key); it != lazy_->remainders.end()) return it->second;
   MaskStore& store = vocabulary_->mask_store();
@@ -351,14 +390,16 @@ TriePtr CompiledGrammar::remainder(RegexId state, const TriePtr& trie, const Byt
   TriePtr made = store.find_remainder(shared);
   if (made == nullptr) {
     made = LexerWalk(lazy_->regex, *vocabulary_, fuel).remainder(state, *trie, bytes);
-    if (fuel > 0 && !lazy_->regex.exceeded() && !lazy_->regex.out_of_fuel()) made = store.put_remainder(shared, made);
+    if (fuel > 0 && !lazy_->regex.exceeded() && !lazy_->regex.out_of_fuel())
+      made = store.put_remainder(shared, made);
   }
   charge(made->memory_bytes() + 96);
   lazy_->remainders.emplace(key, made);
   return made;
 }
 
-std::shared_ptr<const CompiledGrammar::Lazy::SetEntry> CompiledGrammar::set_entry(std::uint32_t set, const TriePtr& trie,
+std::shared_ptr<const CompiledGrammar::Lazy::SetEntry> CompiledGrammar::set_entry(std::uint32_t set,
+                                                                                  const TriePtr& trie,
                                                                                   std::int64_t& fuel) const {
   const Lazy::PairKey key{set, trie->id()};
   if (const auto it = lazy_->set_entries.find(key); it != lazy_->set_entries.end()) return it->second;
@@ -383,7 +424,8 @@ std::shared_ptr<const CompiledGrammar::Lazy::SetEntry> CompiledGrammar::set_entr
     for (const LexerEntryPtr& e : parts)
       made->inside.list.insert(made->inside.list.end(), e->inside.list.begin(), e->inside.list.end());
     std::sort(made->inside.list.begin(), made->inside.list.end());
-    made->inside.list.erase(std::unique(made->inside.list.begin(), made->inside.list.end()), made->inside.list.end());
+    made->inside.list.erase(std::unique(made->inside.list.begin(), made->inside.list.end()),
+                            made->inside.list.end());
     made->inside.list.shrink_to_fit();
   }
   charge(made->inside.memory_bytes() + made->ending.size() * 24 + 96);
@@ -393,17 +435,21 @@ std::shared_ptr<const CompiledGrammar::Lazy::SetEntry> CompiledGrammar::set_entr
 
 std::size_t CompiledGrammar::memory_bytes() const {
   const auto guard = lock();
-  std::size_t bytes = sizeof(*this) + dots_.capacity() * sizeof(Dot) + nonterminals_.capacity() * sizeof(Nonterminal) +
-                      production_starts_.capacity() * 4 + loops_.capacity() * sizeof(LoopTable) + lexemes_.capacity() * sizeof(LexemeTable);
+  std::size_t bytes = sizeof(*this) + dots_.capacity() * sizeof(Dot) +
+                      nonterminals_.capacity() * sizeof(Nonterminal) + production_starts_.capacity() * 4 +
+                      loops_.capacity() * sizeof(LoopTable) + lexemes_.capacity() * sizeof(LexemeTable);
   for (const LoopTable& l : loops_) {
     bytes += l.arms.capacity() * sizeof(Arm);
     for (const Arm& a : l.arms)
-      bytes += (a.guard.bits_set.capacity() + a.guard.bits_clear.capacity() + a.update.set_bits.capacity()) * 4 +
-               a.guard.counters.capacity() * sizeof(CounterRange) + (a.update.assign.capacity() + a.update.add.capacity()) * 8;
+      bytes +=
+          (a.guard.bits_set.capacity() + a.guard.bits_clear.capacity() + a.update.set_bits.capacity()) * 4 +
+          a.guard.counters.capacity() * sizeof(CounterRange) +
+          (a.update.assign.capacity() + a.update.add.capacity()) * 8;
   }
   if (lazy_) {
     bytes += lazy_->regex.memory_bytes();
-    for (const LexemeSet& s : lazy_->sets) bytes += sizeof(s) + (s.lexemes.capacity() + s.tokens.capacity()) * 8 + 64;
+    for (const LexemeSet& s : lazy_->sets)
+      bytes += sizeof(s) + (s.lexemes.capacity() + s.tokens.capacity()) * 8 + 64;
     bytes += (lazy_->entries.size() + lazy_->set_entries.size()) * 64 + lazy_->remainders.size() * 96;
   }
   return bytes;

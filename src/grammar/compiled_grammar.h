@@ -1,5 +1,5 @@
-// A grammar ready to run against one vocabulary: flat rule tables, immutable, and behind a lock the lazily grown
-// part that all matchers of the grammar share (regex states, lexeme sets, mask entries).
+// A grammar ready to run against one vocabulary: flat rule tables, immutable, and behind a lock the lazily
+// grown part that all matchers of the grammar share (regex states, lexeme sets, mask entries).
 //
 // Thread-safe; held by shared_ptr. Matchers (matcher.h) take lock() for the time of one call.
 #pragma once
@@ -33,10 +33,18 @@ struct LexemeSet {
 
 class CompiledGrammar {
  public:
-  /// Flattened right-hand sides: position `dot` stands before symbol dots[dot]; the production goes on at dot + 1, behind a
-  /// loop at dot + 4.
+  /// Flattened right-hand sides: position `dot` stands before symbol dots[dot]; the production goes on at dot
+  /// + 1, behind a loop at dot + 4.
   struct Dot {
-    enum class Kind : std::uint8_t { kEnd, kLexeme, kNonterminal, kLoopEnter, kLoopArm, kLoopNext, kLoopSeparator };
+    enum class Kind : std::uint8_t {
+      kEnd,
+      kLexeme,
+      kNonterminal,
+      kLoopEnter,
+      kLoopArm,
+      kLoopNext,
+      kLoopSeparator
+    };
     Kind kind;
     std::uint32_t id;  // nonterminal that ends | lexeme | nonterminal | loop
   };
@@ -52,11 +60,11 @@ class CompiledGrammar {
   };
   struct LoopTable {
     std::vector<Arm> arms;
-    bool plain;                  // state is a counter with these bounds
+    bool plain;  // state is a counter with these bounds
     std::uint32_t min, max;
     LoopGuard exit;
     bool has_separator, separator_is_lexeme;
-    bool nullable;               // may be left at once
+    bool nullable;  // may be left at once
     std::uint32_t separator;
     std::uint32_t bit_count;
     std::vector<std::uint32_t> counter_caps;
@@ -88,7 +96,9 @@ class CompiledGrammar {
       bool operator==(const PairKey&) const = default;
     };
     struct PairHash {
-      std::size_t operator()(const PairKey& k) const { return k.trie * 0x9E3779B97F4A7C15ull + k.state * 0xD6E8FEB86659FD93ull; }
+      std::size_t operator()(const PairKey& k) const {
+        return k.trie * 0x9E3779B97F4A7C15ull + k.state * 0xD6E8FEB86659FD93ull;
+      }
     };
     std::unordered_map<PairKey, LexerEntryPtr, PairHash> entries;
     struct RemainderKey {
@@ -129,15 +139,16 @@ class CompiledGrammar {
   std::uint32_t intern_set(LexemeSet set) const;
   LexerEntryPtr entry(RegexId state, const TriePtr& trie, std::int64_t& fuel) const;
   TriePtr remainder(RegexId state, const TriePtr& trie, const ByteSet& bytes, std::int64_t& fuel) const;
-  std::shared_ptr<const Lazy::SetEntry> set_entry(std::uint32_t set, const TriePtr& trie, std::int64_t& fuel) const;
+  std::shared_ptr<const Lazy::SetEntry> set_entry(std::uint32_t set, const TriePtr& trie,
+                                                  std::int64_t& fuel) const;
 
-  /// True once the regex states passed max_regex_nodes: matchers of this grammar then fail with kDeadline, and a cache
-  /// builds a fresh one for the next request. Any thread.
+  /// True once the regex states passed max_regex_nodes: matchers of this grammar then fail with kDeadline,
+  /// and a cache builds a fresh one for the next request. Any thread.
   bool exhausted() const { return exhausted_.load(std::memory_order_relaxed); }
   void note_exhausted() const { exhausted_.store(true, std::memory_order_relaxed); }
 
-  /// Bytes held by this grammar alone: tables and regex states, without mask entries (those live in the vocabulary's
-  /// store under its budget).
+  /// Bytes held by this grammar alone: tables and regex states, without mask entries (those live in the
+  /// vocabulary's store under its budget).
   std::size_t memory_bytes() const;
 
  private:
@@ -161,9 +172,10 @@ class CompiledGrammar {
 
 using GrammarPtr = std::shared_ptr<const CompiledGrammar>;
 
-/// Checks the grammar (errors of the builder, undefined or endless loops, nothing derivable), drops what can never be used
-/// and lays it out. Time linear in the grammar. Errors: the builder's first error; kInvalidArgument when the
-/// grammar matches nothing; kDeadline past a limit; kCancelled.
-Result<GrammarPtr> compile(GrammarBuilder&& builder, VocabularyPtr vocabulary, const CancelFlag* cancel = nullptr);
+/// Checks the grammar (errors of the builder, undefined or endless loops, nothing derivable), drops what can
+/// never be used and lays it out. Time linear in the grammar. Errors: the builder's first error;
+/// kInvalidArgument when the grammar matches nothing; kDeadline past a limit; kCancelled.
+Result<GrammarPtr> compile(GrammarBuilder&& builder, VocabularyPtr vocabulary,
+                           const CancelFlag* cancel = nullptr);
 
 }  // namespace deepinfer::grammar

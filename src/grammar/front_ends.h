@@ -20,12 +20,14 @@ struct CompileOptions {
 };
 
 /// The whole output matches the pattern.
-Result<GrammarPtr> compile_regex(std::string_view pattern, const VocabularyPtr& vocabulary, const RegexOptions& regex = {},
-                                 const CompileOptions& options = {});
+Result<GrammarPtr> compile_regex(std::string_view pattern, const VocabularyPtr& vocabulary,
+                                 const RegexOptions& regex = {}, const CompileOptions& options = {});
 /// The output is one of the texts. At least one is needed; each must be valid UTF-8.
 Result<GrammarPtr> compile_choice(std::span<const std::string> choices, const VocabularyPtr& vocabulary,
                                   const CompileOptions& options = {});
-Result<GrammarPtr> compile_gbnf(std::string_view text, const VocabularyPtr& vocabulary, const CompileOptions& options = {});
-Result<GrammarPtr> compile_lark(std::string_view text, const VocabularyPtr& vocabulary, const CompileOptions& options = {});
+Result<GrammarPtr> compile_gbnf(std::string_view text, const VocabularyPtr& vocabulary,
+                                const CompileOptions& options = {});
+Result<GrammarPtr> compile_lark(std::string_view text, const VocabularyPtr& vocabulary,
+                                const CompileOptions& options = {});
 
 }  // namespace deepinfer::grammar

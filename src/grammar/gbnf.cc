@@ -1,8 +1,8 @@
 #include "grammar/gbnf.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "grammar/rule_set.h"
 
@@ -22,7 +22,8 @@ class GbnfParser {
       : builder_(builder), rules_(builder), text_(text), vocabulary_(vocabulary) {}
 
   Result<Symbol> run() {
-    if (text_.size() > kMaxBytes) return invalid_argument(fmt::format("the grammar is longer than {} bytes", kMaxBytes));
+    if (text_.size() > kMaxBytes)
+      return invalid_argument(fmt::format("the grammar is longer than {} bytes", kMaxBytes));
     space(true);
     while (pos_ < text_.size()) {
       DI_TRY(rule());
@@ -37,7 +38,8 @@ class GbnfParser {
   Error error(std::string what) const {
     const std::size_t here = std::min(pos_, text_.size());
     if (here < counted_to_) counted_to_ = 0, line_ = 1;
-    line_ += std::count(text_.begin() + static_cast<std::ptrdiff_t>(counted_to_), text_.begin() + static_cast<std::ptrdiff_t>(here), '\n');
+    line_ += std::count(text_.begin() + static_cast<std::ptrdiff_t>(counted_to_),
+                        text_.begin() + static_cast<std::ptrdiff_t>(here), '\n');
     counted_to_ = here;
     return invalid_argument(std::move(what), fmt::format("line {}", line_));
   }
@@ -114,7 +116,8 @@ class GbnfParser {
       } else if (peek() == '<' || peek() == '!') {
         item = token();
       } else if (is_name(peek())) {
-        // A name before ::= begins the next rule (only possible behind a newline inside a group, an error there).
+        // A name before ::= begins the next rule (only possible behind a newline inside a group, an error
+        // there).
         const std::string place = where();
         DI_ASSIGN(const std::string rule_name, name());
         item = rules_.reference(rules_.rule(rule_name, place));
@@ -175,7 +178,8 @@ class GbnfParser {
       }
     }
     if (!take("}")) return error("} was expected");
-    if (max < min) return error(fmt::format("the repetition {{{},{}}} has its bounds out of order", min, max));
+    if (max < min)
+      return error(fmt::format("the repetition {{{},{}}} has its bounds out of order", min, max));
     return {};
   }
 
@@ -194,7 +198,10 @@ class GbnfParser {
       std::uint32_t value = 0;
       for (int i = 0; i < digits; ++i, ++pos_) {
         const char h = peek();
-        const int d = h >= '0' && h <= '9' ? h - '0' : h >= 'a' && h <= 'f' ? h - 'a' + 10 : h >= 'A' && h <= 'F' ? h - 'A' + 10 : -1;
+        const int d = h >= '0' && h <= '9'   ? h - '0'
+                      : h >= 'a' && h <= 'f' ? h - 'a' + 10
+                      : h >= 'A' && h <= 'F' ? h - 'A' + 10
+                                             : -1;
         if (d < 0) return error(fmt::format("{} hexadecimal digits were expected", digits));
         value = value * 16 + static_cast<std::uint32_t>(d);
       }
@@ -202,11 +209,22 @@ class GbnfParser {
       return value;
     }
     switch (c) {
-      case 't': return std::uint32_t{'\t'};
-      case 'r': return std::uint32_t{'\r'};
-      case 'n': return std::uint32_t{'\n'};
-      case '\\': case '"': case '[': case ']': case '-': case '^': return static_cast<std::uint32_t>(c);
-      default: --pos_; return error("unknown escape in a literal or a class");
+      case 't':
+        return std::uint32_t{'\t'};
+      case 'r':
+        return std::uint32_t{'\r'};
+      case 'n':
+        return std::uint32_t{'\n'};
+      case '\\':
+      case '"':
+      case '[':
+      case ']':
+      case '-':
+      case '^':
+        return static_cast<std::uint32_t>(c);
+      default:
+        --pos_;
+        return error("unknown escape in a literal or a class");
     }
   }
 
@@ -245,7 +263,8 @@ class GbnfParser {
     if (take("[")) {
       DI_ASSIGN(const std::uint32_t value, number());
       if (!take("]>")) return error("]> was expected");
-      if (value >= vocabulary_.token_count()) return error(fmt::format("token {} is not in the vocabulary", value));
+      if (value >= vocabulary_.token_count())
+        return error(fmt::format("token {} is not in the vocabulary", value));
       id = static_cast<TokenId>(value);
     } else {
       const std::size_t end = text_.find('>', pos_);

@@ -1,6 +1,6 @@
-// GBNF, the grammar notation of llama.cpp: rules `name ::= ...` over characters, with "literals", [classes], `.`, groups,
-// | * + ? {m,n}, comments, and tokens <text>, <[id]>, !<...>. Left recursion is fine here, repetition has no upper limit,
-// and rule names may hold letters, digits, - and _.
+// GBNF, the grammar notation of llama.cpp: rules `name ::= ...` over characters, with "literals", [classes],
+// `.`, groups, | * + ? {m,n}, comments, and tokens <text>, <[id]>, !<...>. Left recursion is fine here,
+// repetition has no upper limit, and rule names may hold letters, digits, - and _.
 #pragma once
 
 #include <string_view>

@@ -1,8 +1,8 @@
 #include "grammar/grammar_cache.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace deepinfer::grammar {
 
@@ -35,7 +35,8 @@ Result<GrammarPtr> GrammarCache::Ticket::get() const {
 }
 
 GrammarCache::GrammarCache(Options options) : options_(options) {
-  for (std::uint32_t i = 0; i < std::max(1u, options_.workers); ++i) workers_.emplace_back([this] { work(); });
+  for (std::uint32_t i = 0; i < std::max(1u, options_.workers); ++i)
+    workers_.emplace_back([this] { work(); });
   watcher_ = std::thread([this] { watch(); });
 }
 
@@ -105,10 +106,13 @@ void GrammarCache::work() {
     watch_ready_.notify_one();
     Result<GrammarPtr> result = job.build(job.state->cancel);
     if (!result.ok() && result.error().code == ErrorCode::kCancelled && job.state->past_deadline)
-      result = Error{ErrorCode::kDeadline, fmt::format("compiling the grammar took longer than {} ms", options_.deadline.count()), {}};
+      result = Error{ErrorCode::kDeadline,
+                     fmt::format("compiling the grammar took longer than {} ms", options_.deadline.count()),
+                     {}};
     const bool built = result.ok();
     lock.lock();
-    // Published only after the key is free again: whoever saw this result and asks anew gets a new build or the kept grammar.
+    // Published only after the key is free again: whoever saw this result and asks anew gets a new build or
+    // the kept grammar.
     std::erase(running_, job.state);
     pending_.erase(job.key);
     {
@@ -151,7 +155,8 @@ void GrammarCache::watch() {
     if (running_.empty()) {
       watch_ready_.wait(lock, [this] { return stopping_ || !running_.empty(); });
     } else {
-      watch_ready_.wait_for(lock, std::min(options_.slow_after, options_.deadline) / 2 + std::chrono::milliseconds(1));
+      watch_ready_.wait_for(
+          lock, std::min(options_.slow_after, options_.deadline) / 2 + std::chrono::milliseconds(1));
     }
     const Clock::time_point now = Clock::now();
     std::size_t slow = 0;

@@ -1,6 +1,7 @@
-// Compiled grammars by content, built in the background. A request asks for a key and gets a ticket; equal keys
-// share one build and one grammar. Builds have a deadline, one slow build never holds up the others (workers are added while all are
-// busy with long builds), and what is cached stays under a byte budget, least recently used first out.
+// Compiled grammars by content, built in the background. A request asks for a key and gets a ticket; equal
+// keys share one build and one grammar. Builds have a deadline, one slow build never holds up the others
+// (workers are added while all are busy with long builds), and what is cached stays under a byte budget,
+// least recently used first out.
 //
 // Thread-safe. The destructor cancels what is running and waits for it.
 #pragma once
@@ -26,9 +27,10 @@
 namespace deepinfer::grammar {
 
 struct GrammarCacheOptions {
-  std::size_t budget_bytes = 256u << 20;   // CompiledGrammar::memory_bytes of what is kept; live tickets keep theirs anyway
-  std::uint32_t workers = 1;               // threads at rest
-  std::uint32_t max_workers = 8;           // threads while slow builds hold the others
+  std::size_t budget_bytes =
+      256u << 20;  // CompiledGrammar::memory_bytes of what is kept; live tickets keep theirs anyway
+  std::uint32_t workers = 1;                   // threads at rest
+  std::uint32_t max_workers = 8;               // threads while slow builds hold the others
   std::chrono::milliseconds slow_after{200};   // a build that runs longer no longer counts as a free worker
   std::chrono::milliseconds deadline{10'000};  // a build that runs longer is cancelled: kDeadline
 };
@@ -59,8 +61,8 @@ class GrammarCache {
   GrammarCache(const GrammarCache&) = delete;
   GrammarCache& operator=(const GrammarCache&) = delete;
 
-  /// `key` must say everything that shapes the grammar: kind, options, text, vocabulary. Never blocks on a build. When the last
-  /// ticket of a build is dropped before it ran, it does not run.
+  /// `key` must say everything that shapes the grammar: kind, options, text, vocabulary. Never blocks on a
+  /// build. When the last ticket of a build is dropped before it ran, it does not run.
   Ticket request(const std::string& key, Build build);
 
   struct Stats {

@@ -1,12 +1,13 @@
 #include "grammar/ir.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace deepinfer::grammar {
 
-GrammarBuilder::GrammarBuilder(const GrammarLimits& limits) : limits_(limits), regex_(limits.max_regex_nodes) {}
+GrammarBuilder::GrammarBuilder(const GrammarLimits& limits)
+    : limits_(limits), regex_(limits.max_regex_nodes) {}
 
 void GrammarBuilder::fail(Error error) {
   if (!error_) error_ = std::move(error);
@@ -101,7 +102,8 @@ Symbol GrammarBuilder::optional(Symbol x) {
   return n;
 }
 
-Symbol GrammarBuilder::repeat(Symbol x, std::uint32_t min, std::uint32_t max, std::optional<Symbol> separator) {
+Symbol GrammarBuilder::repeat(Symbol x, std::uint32_t min, std::uint32_t max,
+                              std::optional<Symbol> separator) {
   DI_CHECK(min <= max, "repetition bounds out of order");
   if (max == 0) return epsilon();
   if (min == 1 && max == 1) return x;

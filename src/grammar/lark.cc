@@ -1,8 +1,8 @@
 #include "grammar/lark.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "grammar/json_schema.h"
 #include "grammar/regex_parser.h"
@@ -15,10 +15,18 @@ constexpr int kMaxNesting = 100;
 constexpr std::size_t kMaxBytes = 8u << 20;
 constexpr const char* kIgnoreRule = "%ignore";
 
-bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_name(char c) { return is_lower(c) || is_upper(c) || is_digit(c) || c == '_' || c == '-'; }
+bool is_lower(char c) {
+  return c >= 'a' && c <= 'z';
+}
+bool is_upper(char c) {
+  return c >= 'A' && c <= 'Z';
+}
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_name(char c) {
+  return is_lower(c) || is_upper(c) || is_digit(c) || c == '_' || c == '-';
+}
 
 class LarkParser {
  public:
@@ -29,7 +37,8 @@ class LarkParser {
   }
 
   Result<Symbol> run() {
-    if (text_.size() > kMaxBytes) return invalid_argument(fmt::format("the grammar is longer than {} bytes", kMaxBytes));
+    if (text_.size() > kMaxBytes)
+      return invalid_argument(fmt::format("the grammar is longer than {} bytes", kMaxBytes));
     const RuleSet::Rule whole = rules_.rule("%whole", "the grammar");
     const RuleSet::Rule start = rules_.rule("start", "the grammar");
     skip_lines();
@@ -56,11 +65,14 @@ class LarkParser {
   Error error(std::string what, ErrorCode code = ErrorCode::kInvalidArgument) const {
     const std::size_t here = std::min(pos_, text_.size());
     if (here < counted_to_) counted_to_ = 0, line_ = 1;
-    line_ += std::count(text_.begin() + static_cast<std::ptrdiff_t>(counted_to_), text_.begin() + static_cast<std::ptrdiff_t>(here), '\n');
+    line_ += std::count(text_.begin() + static_cast<std::ptrdiff_t>(counted_to_),
+                        text_.begin() + static_cast<std::ptrdiff_t>(here), '\n');
     counted_to_ = here;
     return {code, std::move(what), fmt::format("line {}", line_)};
   }
-  Error refused(std::string_view what) const { return error(fmt::format("{} is not supported in a Lark grammar", what), ErrorCode::kUnsupported); }
+  Error refused(std::string_view what) const {
+    return error(fmt::format("{} is not supported in a Lark grammar", what), ErrorCode::kUnsupported);
+  }
   std::string where() const { return error({}).where; }
   bool at_end() const { return pos_ >= text_.size(); }
   char peek(std::size_t ahead = 0) const { return pos_ + ahead < text_.size() ? text_[pos_ + ahead] : '\0'; }
@@ -76,7 +88,8 @@ class LarkParser {
   }
   // Blanks and comments in a line; true when the line ended.
   void skip_blanks() {
-    while (peek() == ' ' || peek() == '\t' || peek() == '\r' || (peek() == '\\' && peek(1) == '\n')) pos_ += peek() == '\\' ? 2 : 1;
+    while (peek() == ' ' || peek() == '\t' || peek() == '\r' || (peek() == '\\' && peek(1) == '\n'))
+      pos_ += peek() == '\\' ? 2 : 1;
     comment();
   }
   void skip_lines() {
@@ -139,14 +152,17 @@ class LarkParser {
     }
     skip_blanks();
     if (!take(":")) return error(": was expected");
-    DI_ASSIGN(Node body, alternatives(terminal || attributes.lazy || attributes.stop != kEmptyRegex || attributes.max_tokens > 0, 0));
+    DI_ASSIGN(Node body, alternatives(terminal || attributes.lazy || attributes.stop != kEmptyRegex ||
+                                          attributes.max_tokens > 0,
+                                      0));
     if (attributes.lazy && attributes.stop == kEmptyRegex) body = rules_.until(body, kEpsilonRegex);
     if (attributes.stop != kEmptyRegex) body = rules_.until(body, attributes.stop);
     if (attributes.max_tokens > 0) {
       if (terminal) return error("max_tokens belongs to a rule, not to a terminal");
       body = rules_.limited(body, attributes.max_tokens);
     }
-    if (!terminal && (attributes.lazy || attributes.stop != kEmptyRegex || attributes.max_tokens > 0)) body = rules_.sequence({gap_, body});
+    if (!terminal && (attributes.lazy || attributes.stop != kEmptyRegex || attributes.max_tokens > 0))
+      body = rules_.sequence({gap_, body});
     rules_.define(r, body);
     if (terminal) rules_.require_regular(r);
     skip_blanks();
@@ -270,7 +286,9 @@ class LarkParser {
         skip_blanks();
       }
       const char c = peek();
-      if (at_end() || c == '\n' || c == '|' || c == ')' || c == ']' || c == '&' || (c == '-' && peek(1) == '>')) break;
+      if (at_end() || c == '\n' || c == '|' || c == ')' || c == ']' || c == '&' ||
+          (c == '-' && peek(1) == '>'))
+        break;
       DI_ASSIGN(Node item, atom(tight, depth));
       DI_TRY(repetition(item));
       parts.push_back(item);
@@ -367,7 +385,8 @@ class LarkParser {
     DI_ASSIGN(const std::string high, string_bytes());
     std::size_t a = 0, b = 0;
     std::uint32_t first = 0, last = 0;
-    if (!next_utf8(low, a, first) || !next_utf8(high, b, last) || a != low.size() || b != high.size() || last < first)
+    if (!next_utf8(low, a, first) || !next_utf8(high, b, last) || a != low.size() || b != high.size() ||
+        last < first)
       return error("a range needs two characters in order");
     return spaced(rules_.regex(builder_.regex().chars(CharSet::range(first, last))), tight);
   }
@@ -391,7 +410,10 @@ class LarkParser {
         std::uint32_t value = 0;
         for (int i = 0; i < digits; ++i, ++pos_) {
           const char h = peek();
-          const int d = is_digit(h) ? h - '0' : h >= 'a' && h <= 'f' ? h - 'a' + 10 : h >= 'A' && h <= 'F' ? h - 'A' + 10 : -1;
+          const int d = is_digit(h)            ? h - '0'
+                        : h >= 'a' && h <= 'f' ? h - 'a' + 10
+                        : h >= 'A' && h <= 'F' ? h - 'A' + 10
+                                               : -1;
           if (d < 0) return error("hexadecimal digits were expected");
           value = value * 16 + static_cast<std::uint32_t>(d);
         }
@@ -400,12 +422,26 @@ class LarkParser {
         continue;
       }
       switch (c) {
-        case 'n': bytes.push_back('\n'); break;
-        case 't': bytes.push_back('\t'); break;
-        case 'r': bytes.push_back('\r'); break;
-        case 'f': bytes.push_back('\f'); break;
-        case '\\': case '"': case '\'': case '/': bytes.push_back(c); break;
-        default: return error("unknown escape in a string");
+        case 'n':
+          bytes.push_back('\n');
+          break;
+        case 't':
+          bytes.push_back('\t');
+          break;
+        case 'r':
+          bytes.push_back('\r');
+          break;
+        case 'f':
+          bytes.push_back('\f');
+          break;
+        case '\\':
+        case '"':
+        case '\'':
+        case '/':
+          bytes.push_back(c);
+          break;
+        default:
+          return error("unknown escape in a string");
       }
     }
   }
@@ -430,21 +466,30 @@ class LarkParser {
     const std::size_t begin = pos_;
     bool in_class = false;
     for (; !at_end() && peek() != '\n' && (peek() != '/' || in_class); ++pos_) {
-      if (peek() == '\\') ++pos_;
-      else if (peek() == '[') in_class = true;
-      else if (peek() == ']') in_class = false;
+      if (peek() == '\\')
+        ++pos_;
+      else if (peek() == '[')
+        in_class = true;
+      else if (peek() == ']')
+        in_class = false;
     }
     if (peek() != '/') return error("a regular expression is not closed");
     std::string pattern(text_.substr(begin, pos_ - begin));
     ++pos_;
     RegexOptions options;
     for (;; ++pos_) {
-      if (peek() == 'i') options.ignore_case = true;
-      else if (peek() == 's') options.dot_all = true;
-      else if (peek() == 'x') options.verbose = true;
-      else if (peek() == 'u') options.unicode_classes = true;
-      else if (peek() == 'm' || peek() == 'l') return refused(fmt::format("the regex flag {}", peek()));
-      else break;
+      if (peek() == 'i')
+        options.ignore_case = true;
+      else if (peek() == 's')
+        options.dot_all = true;
+      else if (peek() == 'x')
+        options.verbose = true;
+      else if (peek() == 'u')
+        options.unicode_classes = true;
+      else if (peek() == 'm' || peek() == 'l')
+        return refused(fmt::format("the regex flag {}", peek()));
+      else
+        break;
     }
     Result<RegexId> x = parse_regex(builder_.regex(), pattern, options);
     if (!x.ok()) return x.error().at(where());
@@ -462,7 +507,8 @@ class LarkParser {
         if (take("-")) {
           DI_ASSIGN(last, number());
         }
-        if (last < first || last >= vocabulary_.token_count()) return error(fmt::format("token {} is not in the vocabulary", last));
+        if (last < first || last >= vocabulary_.token_count())
+          return error(fmt::format("token {} is not in the vocabulary", last));
         for (std::uint32_t id = first; id <= last; ++id) ids.push_back(static_cast<TokenId>(id));
       } while (take(","));
       if (!take("]>")) return error("]> was expected");
@@ -488,8 +534,10 @@ class LarkParser {
     for (; !at_end(); ++pos_) {
       const char c = peek();
       if (in_string) {
-        if (c == '\\') ++pos_;
-        else if (c == '"') in_string = false;
+        if (c == '\\')
+          ++pos_;
+        else if (c == '"')
+          in_string = false;
       } else if (c == '"') {
         in_string = true;
       } else if (c == '{' || c == '[') {

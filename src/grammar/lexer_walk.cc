@@ -9,7 +9,9 @@ namespace {
 constexpr std::size_t kMaxReachStates = 24;  // states of one level that reach() follows before it gives up
 
 // Sets of more tokens than this are kept as bit masks.
-std::size_t mask_threshold(std::size_t words) { return std::max<std::size_t>(64, words / 4); }
+std::size_t mask_threshold(std::size_t words) {
+  return std::max<std::size_t>(64, words / 4);
+}
 
 TokenSet make_set(std::vector<TokenId>&& list, std::vector<std::uint32_t>&& bits, std::size_t words) {
   TokenSet out;
@@ -100,15 +102,18 @@ void LexerWalk::collect(RegexId state, const TokenTrie& trie, const ByteSet& byt
   fuel_ -= visited;
 }
 
-// Lead byte ranges with the range of the second byte; further bytes (the last number says how many) are 80..BF.
-constexpr std::uint8_t kUtf8Forms[][5] = {{0xC2, 0xDF, 0x80, 0xBF, 0}, {0xE0, 0xE0, 0xA0, 0xBF, 1}, {0xE1, 0xEC, 0x80, 0xBF, 1},
-    {0xED, 0xED, 0x80, 0x9F, 1}, {0xEE, 0xEF, 0x80, 0xBF, 1}, {0xF0, 0xF0, 0x90, 0xBF, 2}, {0xF1, 0xF3, 0x80, 0xBF, 2},
-    {0xF4, 0xF4, 0x80, 0x8F, 2}};
-// Numbers for RegexPool::successors: sets of single bytes are named by the slice, these are whole characters, continuation
-// bytes, and the lead and second bytes of each form.
+// Lead byte ranges with the range of the second byte; further bytes (the last number says how many)
+// are 80..BF.
+constexpr std::uint8_t kUtf8Forms[][5] = {{0xC2, 0xDF, 0x80, 0xBF, 0}, {0xE0, 0xE0, 0xA0, 0xBF, 1},
+                                          {0xE1, 0xEC, 0x80, 0xBF, 1}, {0xED, 0xED, 0x80, 0x9F, 1},
+                                          {0xEE, 0xEF, 0x80, 0xBF, 1}, {0xF0, 0xF0, 0x90, 0xBF, 2},
+                                          {0xF1, 0xF3, 0x80, 0xBF, 2}, {0xF4, 0xF4, 0x80, 0x8F, 2}};
+// Numbers for RegexPool::successors: sets of single bytes are named by the slice, these are whole characters,
+// continuation bytes, and the lead and second bytes of each form.
 constexpr std::uint32_t kMultibyteKind = 100, kContinuationKind = 101, kLeadKind = 110, kSecondKind = 120;
 
-// The states one multi-byte character after `state`. More than 0xFFFE are never followed: reach() stops long before.
+// The states one multi-byte character after `state`. More than 0xFFFE are never followed: reach() stops long
+// before.
 RegexPool::Successors LexerWalk::multibyte_successors(RegexId state) {
   if (const RegexPool::Successors* known = pool_.known_successors(state, kMultibyteKind)) return *known;
   static const ByteSet continuation = ByteSet::range(0x80, 0xBF);
@@ -144,7 +149,8 @@ RegexPool::Successors LexerWalk::multibyte_successors(RegexId state) {
 }
 
 // Adds the states one slice character after `state`; false when some character of the slice is not accepted.
-bool LexerWalk::successors(RegexId state, const VocabularySlice& slice, bool first, std::vector<RegexId>& out) {
+bool LexerWalk::successors(RegexId state, const VocabularySlice& slice, bool first,
+                           std::vector<RegexId>& out) {
   bool all = true;
   const auto add = [&](const RegexPool::Successors& s) {
     all = all && s.all;
@@ -162,7 +168,8 @@ LexerWalk::Reach LexerWalk::reach(RegexId state, const VocabularySlice& slice) {
   Reach r{0, kNever, false};
   std::vector<RegexId> level{state}, next_level, seen;
   bool inner_open = true;
-  for (std::uint32_t length = 1; length <= std::max<std::uint32_t>(slice.max_chars, VocabularySlice::kLengths); ++length) {
+  for (std::uint32_t length = 1;
+       length <= std::max<std::uint32_t>(slice.max_chars, VocabularySlice::kLengths); ++length) {
     next_level.clear();
     bool all = true;
     for (RegexId s : level) all = successors(s, slice, length == 1, next_level) && all;
@@ -181,7 +188,8 @@ LexerWalk::Reach LexerWalk::reach(RegexId state, const VocabularySlice& slice) {
     }
     if (!all) inner_open = false;
     if (inner_open) r.inner = length;
-    // Once a level adds no state, all further ones look alike (the first level differs when its characters do).
+    // Once a level adds no state, all further ones look alike (the first level differs when its characters
+    // do).
     bool grown = false;
     for (RegexId s : next_level) {
       if (std::find(seen.begin(), seen.end(), s) == seen.end()) {
@@ -266,7 +274,8 @@ TriePtr LexerWalk::remainder(RegexId state, const TokenTrie& trie, const ByteSet
       ByteSet slice_bytes = slice.first_ascii | slice.rest_ascii;
       if (slice.multibyte) slice_bytes.words[2] = slice_bytes.words[3] = ~0ull;
       if ((slice_bytes & bytes).empty()) continue;
-      const bool starts = (slice.multibyte && ((first.words[2] | first.words[3]) != 0)) || !(slice.first_ascii & first).empty();
+      const bool starts = (slice.multibyte && ((first.words[2] | first.words[3]) != 0)) ||
+                          !(slice.first_ascii & first).empty();
       if (!starts || !reach(state, slice).can_end) continue;
       for (const TriePtr& group : slice.by_length) collect(state, *group, bytes, parts);
     }

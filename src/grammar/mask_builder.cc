@@ -13,7 +13,8 @@ void MaskBuilder::push(RowId row, const TriePtr& trie) {
   tasks_.push_back({row, trie});
 }
 
-void MaskBuilder::end_inside(RowId row, std::uint32_t lexeme, RegexId state, const LexerEntry& entry, const TriePtr& trie) {
+void MaskBuilder::end_inside(RowId row, std::uint32_t lexeme, RegexId state, const LexerEntry& entry,
+                             const TriePtr& trie) {
   if (entry.at_end.empty() && entry.after_end.empty()) return;
   const RowId next = rows_.scan(row, lexeme);
   if (next == kNoRow) return;
@@ -39,7 +40,8 @@ Status MaskBuilder::finish() {
     const Task task = tasks_[next_];
     const auto entry = grammar_.set_entry(rows_.lexeme_set(task.row), task.trie, fuel_);
     entry->inside.add_to(mask_);
-    for (const auto& [lexeme, part] : entry->ending) end_inside(task.row, lexeme, grammar_.lexemes()[lexeme].start, *part, task.trie);
+    for (const auto& [lexeme, part] : entry->ending)
+      end_inside(task.row, lexeme, grammar_.lexemes()[lexeme].start, *part, task.trie);
   }
   return {};
 }

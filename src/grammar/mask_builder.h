@@ -1,5 +1,6 @@
-// Joins remembered lexer entries into one mask. Where a lexeme can end inside a token, the parser says which row follows, and
-// what is left of those tokens is looked up from there on; each (row, rest) pair is met once.
+// Joins remembered lexer entries into one mask. Where a lexeme can end inside a token, the parser says which
+// row follows, and what is left of those tokens is looked up from there on; each (row, rest) pair is met
+// once.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ class MaskBuilder {
     TriePtr trie;
   };
   void push(RowId row, const TriePtr& trie);
-  void end_inside(RowId row, std::uint32_t lexeme, RegexId state, const LexerEntry& entry, const TriePtr& trie);
+  void end_inside(RowId row, std::uint32_t lexeme, RegexId state, const LexerEntry& entry,
+                  const TriePtr& trie);
 
   const CompiledGrammar& grammar_;
   RowPool& rows_;

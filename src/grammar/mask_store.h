@@ -1,5 +1,5 @@
-// What one regex state accepts of one trie, without regard to any parser: computed once for a (state, trie) pair,
-// shared by every grammar over the same vocabulary, and dropped again under a byte budget.
+// What one regex state accepts of one trie, without regard to any parser: computed once for a (state, trie)
+// pair, shared by every grammar over the same vocabulary, and dropped again under a byte budget.
 //
 // Thread-safe: all calls lock; entries are immutable.
 #pragma once
@@ -24,7 +24,9 @@ struct TokenSet {
 
   bool empty() const { return list.empty() && bits.empty(); }
   void add_to(std::uint32_t* mask) const;
-  std::size_t memory_bytes() const { return list.capacity() * sizeof(TokenId) + bits.capacity() * sizeof(std::uint32_t); }
+  std::size_t memory_bytes() const {
+    return list.capacity() * sizeof(TokenId) + bits.capacity() * sizeof(std::uint32_t);
+  }
 };
 
 /// The outcome of walking a trie from a regex state.

@@ -1,9 +1,9 @@
 #include "grammar/matcher.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
-
-#include <fmt/format.h>
 
 #include "grammar/mask_builder.h"
 
@@ -30,7 +30,8 @@ Matcher::Matcher(GrammarPtr grammar, Options options)
 Result<Matcher> Matcher::replay(GrammarPtr grammar, std::span<const TokenId> tokens, Options options) {
   Matcher m(std::move(grammar), options);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (const Status s = m.accept_token(tokens[i]); !s.ok()) return s.error().at(fmt::format("token {} of {}", i + 1, tokens.size()));
+    if (const Status s = m.accept_token(tokens[i]); !s.ok())
+      return s.error().at(fmt::format("token {} of {}", i + 1, tokens.size()));
   }
   return m;
 }
@@ -135,12 +136,14 @@ Status Matcher::limit_error() {
     return Error{ErrorCode::kDeadline, "the grammar's regular expressions need too many states", {}};
   }
   if (now_.size() > grammar_->limits().max_threads)
-    return Error{ErrorCode::kDeadline, "the grammar is too ambiguous: the text can be split in too many ways", {}};
+    return Error{
+        ErrorCode::kDeadline, "the grammar is too ambiguous: the text can be split in too many ways", {}};
   return {};
 }
 
 Status Matcher::refused(TokenId token) {
-  return invalid_argument(fmt::format("token {} is not allowed by the grammar here", token), fmt::format("step {}", step_count()));
+  return invalid_argument(fmt::format("token {} is not allowed by the grammar here", token),
+                          fmt::format("step {}", step_count()));
 }
 
 Status Matcher::try_token(TokenId token, bool keep) {
@@ -183,8 +186,12 @@ Status Matcher::try_token(TokenId token, bool keep) {
   return {};
 }
 
-Status Matcher::accept_token(TokenId token) { return try_token(token, true); }
-bool Matcher::can_accept(TokenId token) { return try_token(token, false).ok(); }
+Status Matcher::accept_token(TokenId token) {
+  return try_token(token, true);
+}
+bool Matcher::can_accept(TokenId token) {
+  return try_token(token, false).ok();
+}
 
 Status Matcher::accept_bytes(std::string_view bytes) {
   if (finished()) return invalid_argument("the text has ended", fmt::format("step {}", step_count()));
@@ -211,10 +218,13 @@ std::size_t Matcher::accept_prefix(std::span<const TokenId> tokens) {
 }
 
 bool Matcher::accepting_now(std::span<const Thread> threads) const {
-  return std::any_of(threads.begin(), threads.end(), [this](const Thread& t) { return t.lexeme == kAtStart && rows_.accepting(t.row); });
+  return std::any_of(threads.begin(), threads.end(),
+                     [this](const Thread& t) { return t.lexeme == kAtStart && rows_.accepting(t.row); });
 }
 
-bool Matcher::is_accepting() const { return finished() || accepting_now(current()); }
+bool Matcher::is_accepting() const {
+  return finished() || accepting_now(current());
+}
 
 bool Matcher::is_complete() const {
   if (finished()) return true;
@@ -249,12 +259,14 @@ void Matcher::mask_tokens(std::span<const Thread> threads, std::uint32_t* mask) 
         if (table.takes(static_cast<TokenId>(id), vocabulary)) allow(static_cast<TokenId>(id));
     }
   }
-  if (accepting_now(threads)) std::for_each(vocabulary.eos_tokens().begin(), vocabulary.eos_tokens().end(), allow);
+  if (accepting_now(threads))
+    std::for_each(vocabulary.eos_tokens().begin(), vocabulary.eos_tokens().end(), allow);
 }
 
 Status Matcher::compute_mask(std::span<std::uint32_t> mask) {
   const Vocabulary& vocabulary = *grammar_->vocabulary();
-  DI_CHECK(mask.size() == vocabulary.mask_words(), "mask of ", mask.size(), " words, ", vocabulary.mask_words(), " expected");
+  DI_CHECK(mask.size() == vocabulary.mask_words(), "mask of ", mask.size(), " words, ",
+           vocabulary.mask_words(), " expected");
   if (finished()) {
     std::fill(mask.begin(), mask.end(), 0u);
     for (TokenId id : vocabulary.eos_tokens()) mask[static_cast<std::size_t>(id) >> 5] |= 1u << (id & 31);
@@ -272,8 +284,9 @@ Status Matcher::compute_mask(std::span<std::uint32_t> mask) {
   DI_TRY(mask_of(threads, mask));
   if (threads.size() <= 64) {
     if (cache_.slots.size() < kCachedMasks) cache_.slots.emplace_back();
-    CachedMask& slot = *std::min_element(cache_.slots.begin(), cache_.slots.end(),
-                                         [](const CachedMask& a, const CachedMask& b) { return a.last_use < b.last_use; });
+    CachedMask& slot =
+        *std::min_element(cache_.slots.begin(), cache_.slots.end(),
+                          [](const CachedMask& a, const CachedMask& b) { return a.last_use < b.last_use; });
     slot.threads.assign(threads.begin(), threads.end());
     slot.mask.assign(mask.begin(), mask.end());
     slot.last_use = cache_.clock;
@@ -298,7 +311,8 @@ Status Matcher::mask_of(std::span<const Thread> threads, std::span<std::uint32_t
   DI_TRY(limit_error());
   mask_tokens(threads, mask.data());
   if (std::all_of(mask.begin(), mask.end(), [](std::uint32_t w) { return w == 0; }))
-    return Error{ErrorCode::kInternal, "the grammar has come to a dead end: no token is allowed and the text is not complete",
+    return Error{ErrorCode::kInternal,
+                 "the grammar has come to a dead end: no token is allowed and the text is not complete",
                  fmt::format("step {}", step_count())};
   return {};
 }
@@ -347,14 +361,16 @@ std::vector<TokenId> Matcher::forced_tokens(const Tokenize& tokenize, std::size_
   std::size_t length = 0;
   for (TokenId t : tokens) length += vocabulary.text(t).size();
   if (length != forced.size()) return {};  // the tokenizer changed the text: nothing can be said
-  // A longer token that begins inside the forced bytes and goes on beyond them in an allowed way is what the tokenizer might
-  // have chosen had it known what follows: tokens are kept only up to the first place where one begins.
+  // A longer token that begins inside the forced bytes and goes on beyond them in an allowed way is what the
+  // tokenizer might have chosen had it known what follows: tokens are kept only up to the first place where
+  // one begins.
   const auto guard = grammar_->lock();
   if (!advance_text(forced)) return {};
   const std::vector<Thread> behind = now_;
   const ByteSet next = next_bytes(behind);
   std::size_t safe = forced.size();
-  for (std::size_t begin = forced.size() > kMaxTokenBytes ? forced.size() - kMaxTokenBytes : 0; begin < safe; ++begin) {
+  for (std::size_t begin = forced.size() > kMaxTokenBytes ? forced.size() - kMaxTokenBytes : 0; begin < safe;
+       ++begin) {
     const std::string_view rest = std::string_view(forced).substr(begin);
     const TokenTrie::Node* nodes = vocabulary.trie()->data();
     std::uint32_t at = 0, end = vocabulary.trie()->node_count();
@@ -376,7 +392,8 @@ std::vector<TokenId> Matcher::forced_tokens(const Tokenize& tokenize, std::size_
       for (TokenId t : vocabulary.trie()->tokens_of(n)) {
         now_ = behind;
         bool allowed = true;
-        for (char c : vocabulary.text(t).substr(rest.size())) allowed = allowed && advance(static_cast<std::uint8_t>(c));
+        for (char c : vocabulary.text(t).substr(rest.size()))
+          allowed = allowed && advance(static_cast<std::uint8_t>(c));
         if (allowed) safe = begin;
       }
       ++n;
@@ -400,8 +417,8 @@ void Matcher::sweep() {
 }
 
 std::size_t Matcher::memory_bytes() const {
-  return sizeof(*this) + rows_.memory_bytes() + threads_.capacity() * sizeof(Thread) + steps_.capacity() * sizeof(Step) +
-         cache_.slots.size() * grammar_->vocabulary()->mask_words() * 4;
+  return sizeof(*this) + rows_.memory_bytes() + threads_.capacity() * sizeof(Thread) +
+         steps_.capacity() * sizeof(Step) + cache_.slots.size() * grammar_->vocabulary()->mask_words() * 4;
 }
 
 }  // namespace deepinfer::grammar

@@ -1,8 +1,9 @@
 // The state of one constrained sequence: which tokens may come next, and what the tokens so far mean.
 //
 // A Matcher is a value: copying forks it (cost: its parser rows, some 10 KB to 1 MB), and it is a function of
-// the grammar and the steps it took, so replay of the committed tokens gives an equal one. Every accept is one step; steps are
-// undone by truncation. One thread at a time per matcher; matchers of one grammar may run on different threads.
+// the grammar and the steps it took, so replay of the committed tokens gives an equal one. Every accept is
+// one step; steps are undone by truncation. One thread at a time per matcher; matchers of one grammar may run
+// on different threads.
 //
 // Contract, held by tests: compute_mask sets bit t exactly when accept_token(t) would succeed.
 #pragma once
@@ -23,8 +24,8 @@
 namespace deepinfer::grammar {
 
 struct MatcherOptions {
-  /// After this many tokens in a row that are nothing but white space no_progress() is true. The engine ends such a request
-  /// with an error or "length"; the mask is not touched.
+  /// After this many tokens in a row that are nothing but white space no_progress() is true. The engine ends
+  /// such a request with an error or "length"; the mask is not touched.
   std::uint32_t max_blank_tokens = 256;
 };
 
@@ -42,7 +43,8 @@ class Matcher {
   /// A matcher after these tokens.
   static Result<Matcher> replay(GrammarPtr grammar, std::span<const TokenId> tokens, Options options = {});
 
-  // ---- Steps. On an error the state is as before. kInvalidArgument: not allowed here; kDeadline: a limit of the grammar.
+  // ---- Steps. On an error the state is as before. kInvalidArgument: not allowed here; kDeadline: a limit of
+  // the grammar.
   Status accept_token(TokenId token);
   /// Text without token borders (does not count against max_tokens); one step. Empty text is a step as well.
   Status accept_bytes(std::string_view bytes);
@@ -51,8 +53,9 @@ class Matcher {
   bool can_accept(TokenId token);
 
   // ---- Masks.
-  /// Sets bit t of mask[t / 32] for every allowed token, clears all others. `mask` has vocabulary.mask_words() words. After the
-  /// end only the EOS ids are set. An all-zero mask is never returned as success: kInternal "dead end" instead.
+  /// Sets bit t of mask[t / 32] for every allowed token, clears all others. `mask` has
+  /// vocabulary.mask_words() words. After the end only the EOS ids are set. An all-zero mask is never
+  /// returned as success: kInternal "dead end" instead.
   Status compute_mask(std::span<std::uint32_t> mask);
   /// True when the text so far is complete; only then EOS is allowed.
   bool is_accepting() const;
@@ -66,8 +69,9 @@ class Matcher {
   /// The bytes that must come next, at most `limit` (fewer when the text may end or branch).
   std::string forced_bytes(std::size_t limit = 256);
   using Tokenize = std::function<std::vector<TokenId>(std::string_view)>;
-  /// Tokens that can be appended without sampling: the tokens of the forced bytes as the tokenizer cuts them, without
-  /// those at the end that a longer allowed token could replace (which would change what the model would have written).
+  /// Tokens that can be appended without sampling: the tokens of the forced bytes as the tokenizer cuts them,
+  /// without those at the end that a longer allowed token could replace (which would change what the model
+  /// would have written).
   std::vector<TokenId> forced_tokens(const Tokenize& tokenize, std::size_t limit = 256);
 
   // ---- History.
@@ -121,7 +125,9 @@ class Matcher {
     MaskCache& operator=(MaskCache&&) = default;
   };
 
-  std::span<const Thread> current() const { return {threads_.data() + steps_.back().first_thread, threads_.size() - steps_.back().first_thread}; }
+  std::span<const Thread> current() const {
+    return {threads_.data() + steps_.back().first_thread, threads_.size() - steps_.back().first_thread};
+  }
   bool advance(std::uint8_t byte);
   bool advance_text(std::string_view text);
   void advance_token(TokenId token);

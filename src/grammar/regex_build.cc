@@ -1,7 +1,7 @@
-// Construction and simplification of regex nodes. Simplifications keep the number of distinct derivatives small:
-// alternatives and conjunctions are flattened, sorted and deduplicated, sequences lean to the right, adjacent
-// repetitions of one expression add their counts, and alternatives that differ only in a repetition's
-// bounds or in a leading byte are merged.
+// Construction and simplification of regex nodes. Simplifications keep the number of distinct derivatives
+// small: alternatives and conjunctions are flattened, sorted and deduplicated, sequences lean to the right,
+// adjacent repetitions of one expression add their counts, and alternatives that differ only in a
+// repetition's bounds or in a leading byte are merged.
 #include <algorithm>
 #include <atomic>
 #include <random>
@@ -94,12 +94,15 @@ RegexId RegexPool::intern(Node node, std::span<const RegexId> node_kids) {
       h.add((std::uint64_t{node.b} << 32) | node.c);
       break;
     case Kind::kNot:
-    case Kind::kShortest: h.add(nodes_[node.a].hash); break;
+    case Kind::kShortest:
+      h.add(nodes_[node.a].hash);
+      break;
     case Kind::kMultiple:
       h.add((std::uint64_t{node.a} << 32) | node.b);
       h.add(node.c);
       break;
-    default: break;
+    default:
+      break;
   }
   node.hash = h.done();
   std::size_t mask = index_.size() - 1;
@@ -138,14 +141,16 @@ RegexId RegexPool::bytes(const ByteSet& set) {
   if (set.empty()) return kEmptyRegex;
   sets_.push_back(set);
   const std::size_t before = nodes_.size();
-  const RegexId id = intern({Kind::kBytes, false, false, 1, 1, 0, static_cast<std::uint32_t>(sets_.size() - 1), 0, 0, 0, 0, 0, {}});
+  const RegexId id = intern(
+      {Kind::kBytes, false, false, 1, 1, 0, static_cast<std::uint32_t>(sets_.size() - 1), 0, 0, 0, 0, 0, {}});
   if (nodes_.size() == before) sets_.pop_back();
   return id;
 }
 
 RegexId RegexPool::literal(std::string_view text) {
   RegexId result = kEpsilonRegex;
-  for (std::size_t i = text.size(); i-- > 0;) result = concat(byte(static_cast<std::uint8_t>(text[i])), result);
+  for (std::size_t i = text.size(); i-- > 0;)
+    result = concat(byte(static_cast<std::uint8_t>(text[i])), result);
   return result;
 }
 
@@ -187,8 +192,19 @@ RegexId RegexPool::concat(RegexId a, RegexId b) {
       continue;
     }
     if (head == kAllRegex && next == kAllRegex) continue;
-    Node node{Kind::kConcat, h.nullable && r.nullable, h.boolean || r.boolean, 0,
-              std::max<std::uint16_t>(static_cast<std::uint16_t>(h.depth + 1), r.depth), 0, head, result, 0, 0, 0, 0, {}};
+    Node node{Kind::kConcat,
+              h.nullable && r.nullable,
+              h.boolean || r.boolean,
+              0,
+              std::max<std::uint16_t>(static_cast<std::uint16_t>(h.depth + 1), r.depth),
+              0,
+              head,
+              result,
+              0,
+              0,
+              0,
+              0,
+              {}};
     if (!node.boolean) node.liveness = 1;
     result = intern(node);
     if (result == kEmptyRegex) return result;
@@ -271,7 +287,8 @@ void RegexPool::merge_byte_heads(std::vector<RegexId>& parts) {
   }
   if (pieces.empty()) return;
   parts.resize(kept);
-  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& x, const Piece& y) { return x.rest < y.rest; });
+  std::stable_sort(pieces.begin(), pieces.end(),
+                   [](const Piece& x, const Piece& y) { return x.rest < y.rest; });
   for (std::size_t i = 0; i < pieces.size();) {
     std::size_t j = i + 1;
     ByteSet set = pieces[i].set;
@@ -302,7 +319,8 @@ RegexId RegexPool::alt(std::span<const RegexId> operands) {
     if (std::binary_search(parts.begin(), parts.end(), kAllRegex)) return kAllRegex;
     if (parts[0] == kEpsilonRegex) {
       bool other_nullable = false;
-      for (std::size_t i = 1; i < parts.size() && !other_nullable; ++i) other_nullable = nodes_[parts[i]].nullable;
+      for (std::size_t i = 1; i < parts.size() && !other_nullable; ++i)
+        other_nullable = nodes_[parts[i]].nullable;
       if (other_nullable) parts.erase(parts.begin());
       if (parts.size() == 1) return parts[0];
     }
@@ -389,7 +407,8 @@ RegexId RegexPool::complement(RegexId x) {
   if (x == kAllRegex) return kEmptyRegex;
   const Node n = nodes_[x];
   if (n.kind == Kind::kNot) return n.a;
-  Node node{Kind::kNot, !n.nullable, true, 0, static_cast<std::uint16_t>(n.depth + 1), 0, x, 0, 0, 0, 0, 0, {}};
+  Node node{Kind::kNot, !n.nullable, true, 0, static_cast<std::uint16_t>(n.depth + 1), 0, x, 0, 0,
+            0,          0,           0,    {}};
   if (node.nullable) node.liveness = 1;
   return intern(node);
 }
@@ -398,7 +417,8 @@ RegexId RegexPool::shortest(RegexId x) {
   const Node n = nodes_[x];
   if (n.nullable) return kEpsilonRegex;
   if (x == kEmptyRegex || n.kind == Kind::kBytes || n.kind == Kind::kShortest) return x;
-  return intern({Kind::kShortest, false, true, 0, static_cast<std::uint16_t>(n.depth + 1), 0, x, 0, 0, 0, 0, 0, {}});
+  return intern(
+      {Kind::kShortest, false, true, 0, static_cast<std::uint16_t>(n.depth + 1), 0, x, 0, 0, 0, 0, 0, {}});
 }
 
 // `places`: digits that still count after the point; once they are used only zeros may follow.
@@ -416,7 +436,8 @@ RegexId RegexPool::decimal_state(std::uint32_t modulus, std::uint32_t remainder,
   }
   // Behind the point the digits left can only add 0 .. 10^left - 1.
   if ((places & kAfterPoint) != 0 && (modulus - shifted) % modulus >= reach) return kEmptyRegex;
-  return intern({Kind::kMultiple, shifted == 0, true, 1, 1, 0, modulus, remainder % modulus, places, 0, 0, 0, {}});
+  return intern(
+      {Kind::kMultiple, shifted == 0, true, 1, 1, 0, modulus, remainder % modulus, places, 0, 0, 0, {}});
 }
 
 RegexId RegexPool::repeat(RegexId x, std::uint32_t min, std::uint32_t max) {
@@ -432,24 +453,38 @@ RegexId RegexPool::repeat(RegexId x, std::uint32_t min, std::uint32_t max) {
   // (X{a,b}){m,n} = X{a m, b n} when the ranges [a k, b k] for k = m..n leave no gap.
   if (n.kind == Kind::kRepeat) {
     const std::uint64_t gap = n.b == 0 ? 0 : n.b - 1;
-    const bool joined = n.c == kUnbounded ? (min > 0 || n.b <= 1)
-                                          : (min == max || std::uint64_t{min} * (n.c - n.b) >= gap);
+    const bool joined =
+        n.c == kUnbounded ? (min > 0 || n.b <= 1) : (min == max || std::uint64_t{min} * (n.c - n.b) >= gap);
     const std::uint64_t low = std::uint64_t{n.b} * min;
     const std::uint64_t high = n.c == kUnbounded || max == kUnbounded ? kUnbounded : std::uint64_t{n.c} * max;
     // A bound beyond 2^32 - 2 iterations is out of any text's reach and counts as none.
     if (joined && low < kUnbounded)
-      return repeat(n.a, static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(std::min<std::uint64_t>(high, kUnbounded)));
+      return repeat(n.a, static_cast<std::uint32_t>(low),
+                    static_cast<std::uint32_t>(std::min<std::uint64_t>(high, kUnbounded)));
   }
-  Node node{Kind::kRepeat, min == 0, n.boolean, 0, static_cast<std::uint16_t>(n.depth + 1), 0, x, min, max, 0, 0, 0, {}};
+  Node node{Kind::kRepeat,
+            min == 0,
+            n.boolean,
+            0,
+            static_cast<std::uint16_t>(n.depth + 1),
+            0,
+            x,
+            min,
+            max,
+            0,
+            0,
+            0,
+            {}};
   if (!n.boolean || min == 0) node.liveness = 1;
   return intern(node);
 }
 
 namespace {
 
-// Appends the byte sequences of code points [first, last], all of one UTF-8 length and cut so that each entry is a
-// product of byte ranges: `low[i]..high[i]` at position i.
-void utf8_sequences(std::uint32_t first, std::uint32_t last, std::vector<std::pair<std::string, std::string>>& out) {
+// Appends the byte sequences of code points [first, last], all of one UTF-8 length and cut so that each entry
+// is a product of byte ranges: `low[i]..high[i]` at position i.
+void utf8_sequences(std::uint32_t first, std::uint32_t last,
+                    std::vector<std::pair<std::string, std::string>>& out) {
   static constexpr std::uint32_t kLast[] = {0x7F, 0x7FF, 0xFFFF, 0x10FFFF};
   for (std::uint32_t limit : kLast) {
     if (first > limit || first > last) continue;
@@ -481,7 +516,8 @@ void utf8_sequences(std::uint32_t first, std::uint32_t last, std::vector<std::pa
 }  // namespace
 
 // The alternatives of `sequences` from `position` on; sequences are sorted and agree before `position`.
-RegexId RegexPool::utf8_node(std::span<const std::pair<std::string, std::string>> sequences, std::size_t position) {
+RegexId RegexPool::utf8_node(std::span<const std::pair<std::string, std::string>> sequences,
+                             std::size_t position) {
   std::vector<std::pair<RegexId, ByteSet>> by_rest;
   for (std::size_t i = 0; i < sequences.size();) {
     const auto low = static_cast<std::uint8_t>(sequences[i].first[position]);
@@ -492,8 +528,9 @@ RegexId RegexPool::utf8_node(std::span<const std::pair<std::string, std::string>
              static_cast<std::uint8_t>(sequences[j].second[position]) == high)
         ++j;
     }
-    const RegexId rest = sequences[i].first.size() == position + 1 ? kEpsilonRegex
-                                                                   : utf8_node(sequences.subspan(i, j - i), position + 1);
+    const RegexId rest = sequences[i].first.size() == position + 1
+                             ? kEpsilonRegex
+                             : utf8_node(sequences.subspan(i, j - i), position + 1);
     auto found = std::find_if(by_rest.begin(), by_rest.end(), [&](const auto& e) { return e.first == rest; });
     if (found == by_rest.end()) found = by_rest.insert(by_rest.end(), {rest, ByteSet{}});
     found->second |= ByteSet::range(low, high);

@@ -1,8 +1,8 @@
 #include "grammar/regex_class.h"
 
-#include <array>
-
 #include <fmt/format.h>
+
+#include <array>
 
 namespace deepinfer::grammar {
 namespace {
@@ -16,15 +16,22 @@ int hex_digit(char c) {
   return -1;
 }
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 }  // namespace
 
-Error RegexReader::malformed(std::string what) const { return invalid_argument(std::move(what), fmt::format("offset {}", pos_)); }
+Error RegexReader::malformed(std::string what) const {
+  return invalid_argument(std::move(what), fmt::format("offset {}", pos_));
+}
 
 Error RegexReader::refused(std::string_view what) const {
-  return unsupported(fmt::format("{} in a regular expression is not supported", what), fmt::format("offset {}", pos_));
+  return unsupported(fmt::format("{} in a regular expression is not supported", what),
+                     fmt::format("offset {}", pos_));
 }
 
 void RegexReader::skip_verbose_space() {
@@ -78,7 +85,8 @@ Result<bool> RegexReader::counts(std::uint32_t& min, std::uint32_t& max) {
       max = kUnbounded;
       has_max = has_min;
     }
-    if (!has_min && (ecma() || max == kUnbounded)) return false;  // {,n} is plain text in ECMA-262, {,} everywhere
+    if (!has_min && (ecma() || max == kUnbounded))
+      return false;  // {,n} is plain text in ECMA-262, {,} everywhere
   }
   if (!has_max || p >= text_.size() || text_[p] != '}') return false;
   if (too_large) return malformed("a repetition count is too large");
@@ -123,7 +131,8 @@ Result<CharSet> RegexReader::property(bool negated) {
     name = text_.substr(pos_++, 1);
   }
   CharSet set;
-  if (!CharSet::unicode_property(name, set)) return refused(fmt::format("the Unicode property '{}'", name.substr(0, 40)));
+  if (!CharSet::unicode_property(name, set))
+    return refused(fmt::format("the Unicode property '{}'", name.substr(0, 40)));
   set = folded(set);
   return negated ? set.negated() : set;
 }
@@ -134,10 +143,18 @@ Result<CharSet> RegexReader::escape(bool in_class) {
   const char c = peek();
   const auto one = [this](std::uint32_t code_point) { return folded(CharSet::of(code_point)); };
   switch (c) {
-    case 'd': skip(); return CharSet::digits(flags.unicode);
-    case 'D': skip(); return CharSet::digits(flags.unicode).negated();
-    case 'w': skip(); return CharSet::word(flags.unicode);
-    case 'W': skip(); return CharSet::word(flags.unicode).negated();
+    case 'd':
+      skip();
+      return CharSet::digits(flags.unicode);
+    case 'D':
+      skip();
+      return CharSet::digits(flags.unicode).negated();
+    case 'w':
+      skip();
+      return CharSet::word(flags.unicode);
+    case 'W':
+      skip();
+      return CharSet::word(flags.unicode).negated();
     case 's':
     case 'S': {
       skip();
@@ -148,15 +165,35 @@ Result<CharSet> RegexReader::escape(bool in_class) {
       }
       return c == 's' ? set : set.negated();
     }
-    case 'p': skip(); return property(false);
-    case 'P': skip(); return property(true);
-    case 'n': skip(); return CharSet::of('\n');
-    case 'r': skip(); return CharSet::of('\r');
-    case 't': skip(); return CharSet::of('\t');
-    case 'f': skip(); return CharSet::of('\f');
-    case 'v': skip(); return CharSet::of('\v');
-    case 'a': if (ecma()) break; skip(); return CharSet::of('\a');
-    case 'e': if (ecma()) break; skip(); return CharSet::of(0x1B);
+    case 'p':
+      skip();
+      return property(false);
+    case 'P':
+      skip();
+      return property(true);
+    case 'n':
+      skip();
+      return CharSet::of('\n');
+    case 'r':
+      skip();
+      return CharSet::of('\r');
+    case 't':
+      skip();
+      return CharSet::of('\t');
+    case 'f':
+      skip();
+      return CharSet::of('\f');
+    case 'v':
+      skip();
+      return CharSet::of('\v');
+    case 'a':
+      if (ecma()) break;
+      skip();
+      return CharSet::of('\a');
+    case 'e':
+      if (ecma()) break;
+      skip();
+      return CharSet::of(0x1B);
     case 'c': {
       skip();
       if (at_end() || !is_letter(peek())) return malformed("a letter must follow \\c");
@@ -210,17 +247,33 @@ Result<CharSet> RegexReader::escape(bool in_class) {
         return CharSet::of('\b');
       }
       return refused("a word boundary (\\b)");
-    case 'B': return refused("a word boundary (\\B)");
-    case 'k': return refused("a back-reference (\\k)");
-    case 'g': return refused("a back-reference (\\g)");
-    case 'A': case 'z': case 'Z': case 'G': return refused(fmt::format("the assertion \\{} here", c));
+    case 'B':
+      return refused("a word boundary (\\B)");
+    case 'k':
+      return refused("a back-reference (\\k)");
+    case 'g':
+      return refused("a back-reference (\\g)");
+    case 'A':
+    case 'z':
+    case 'Z':
+    case 'G':
+      return refused(fmt::format("the assertion \\{} here", c));
     case '0':
       skip();
       if (!at_end() && is_digit(peek())) return refused("an octal escape");
       return CharSet::of(0);
-    case '1': case '2': case '3': case '4': case '5': case '6': case '7': case '8': case '9':
+    case '1':
+    case '2':
+    case '3':
+    case '4':
+    case '5':
+    case '6':
+    case '7':
+    case '8':
+    case '9':
       return refused(in_class ? "an octal escape" : "a back-reference");
-    default: break;
+    default:
+      break;
   }
   if (is_letter(c)) return malformed(fmt::format("unknown escape \\{}", c));
   DI_ASSIGN(const std::uint32_t v, code_point());
@@ -241,9 +294,20 @@ bool RegexReader::posix_class(CharSet& out) {
   struct Entry {
     std::string_view name, ranges;  // pairs of first and last
   };
-  static constexpr std::array<Entry, 14> kClasses{{{"alnum", "09AZaz"}, {"alpha", "AZaz"}, {"ascii", ""}, {"blank", "\t\t  "},
-      {"cntrl", ""}, {"digit", "09"}, {"graph", "!~"}, {"lower", "az"}, {"print", " ~"}, {"punct", "!/:@[`{~"},
-      {"space", "\t\r  "}, {"upper", "AZ"}, {"word", "09AZaz__"}, {"xdigit", "09AFaf"}}};
+  static constexpr std::array<Entry, 14> kClasses{{{"alnum", "09AZaz"},
+                                                   {"alpha", "AZaz"},
+                                                   {"ascii", ""},
+                                                   {"blank", "\t\t  "},
+                                                   {"cntrl", ""},
+                                                   {"digit", "09"},
+                                                   {"graph", "!~"},
+                                                   {"lower", "az"},
+                                                   {"print", " ~"},
+                                                   {"punct", "!/:@[`{~"},
+                                                   {"space", "\t\r  "},
+                                                   {"upper", "AZ"},
+                                                   {"word", "09AZaz__"},
+                                                   {"xdigit", "09AFaf"}}};
   const std::size_t end = text_.find(":]", pos_);
   if (!text_.substr(pos_).starts_with("[:") || end == std::string_view::npos) return false;
   std::string_view name = text_.substr(pos_ + 2, end - pos_ - 2);
@@ -320,7 +384,8 @@ Result<CharSet> RegexReader::bracket_class(int depth) {
     }
     bool low_single = false;
     DI_ASSIGN(const CharSet low, class_item(depth, low_single));
-    const bool dash = pos_ + 1 < text_.size() && peek() == '-' && text_[pos_ + 1] != ']' && (ecma() || text_[pos_ + 1] != '-');
+    const bool dash = pos_ + 1 < text_.size() && peek() == '-' && text_[pos_ + 1] != ']' &&
+                      (ecma() || text_[pos_ + 1] != '-');
     if (!dash) {
       current.add(low);
       continue;
@@ -361,16 +426,34 @@ Status RegexReader::inline_flags() {
   bool on = true;
   while (!at_end() && peek() != ')' && peek() != ':') {
     switch (peek()) {
-      case '-': on = false; break;
-      case 'i': flags.ignore_case = on; break;
-      case 's': flags.dot_all = on; break;
-      case 'x': flags.verbose = on; break;
-      case 'u': flags.unicode = on; break;
-      case 'a': flags.unicode = !on; break;
-      case 'U': break;  // swaps lazy and greedy: the same language
-      case 'm': if (on) return refused("multi-line mode (?m)"); break;
-      case 'R': if (on) return refused("CRLF mode (?R)"); break;
-      default: return malformed(fmt::format("unknown flag or kind of group '{}'", peek()));
+      case '-':
+        on = false;
+        break;
+      case 'i':
+        flags.ignore_case = on;
+        break;
+      case 's':
+        flags.dot_all = on;
+        break;
+      case 'x':
+        flags.verbose = on;
+        break;
+      case 'u':
+        flags.unicode = on;
+        break;
+      case 'a':
+        flags.unicode = !on;
+        break;
+      case 'U':
+        break;  // swaps lazy and greedy: the same language
+      case 'm':
+        if (on) return refused("multi-line mode (?m)");
+        break;
+      case 'R':
+        if (on) return refused("CRLF mode (?R)");
+        break;
+      default:
+        return malformed(fmt::format("unknown flag or kind of group '{}'", peek()));
     }
     skip();
   }

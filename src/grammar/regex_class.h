@@ -1,5 +1,5 @@
-// The characters of a pattern: code points, escapes, bracket classes, counts and inline flags. Internal to the regex
-// parser; reads forward only and knows nothing of sequences and groups.
+// The characters of a pattern: code points, escapes, bracket classes, counts and inline flags. Internal to
+// the regex parser; reads forward only and knows nothing of sequences and groups.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,9 @@ class RegexReader {
   Result<CharSet> bracket_class() { return bracket_class(0); }
   CharSet dot() const;
   /// With case variants when the flag is on.
-  CharSet folded(const CharSet& set) const { return flags.ignore_case ? set.case_folded(flags.unicode || ecma()) : set; }
+  CharSet folded(const CharSet& set) const {
+    return flags.ignore_case ? set.case_folded(flags.unicode || ecma()) : set;
+  }
   Status group_name();
   Status inline_flags();
 

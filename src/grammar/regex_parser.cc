@@ -1,12 +1,13 @@
-// Recursive descent over the pattern; nesting is limited before the C stack could be. Every parse function returns
-// a Fragment instead of a tree: what the part matches in each of four contexts, so that ^ and $ are exact anywhere.
+// Recursive descent over the pattern; nesting is limited before the C stack could be. Every parse function
+// returns a Fragment instead of a tree: what the part matches in each of four contexts, so that ^ and $ are
+// exact anywhere.
 #include "grammar/regex_parser.h"
+
+#include <fmt/format.h>
 
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "grammar/regex_class.h"
 
@@ -15,8 +16,8 @@ namespace {
 
 constexpr int kMaxNesting = 150;
 
-// The language of a part by context: bit 0 = the part begins where the text begins, bit 1 = it ends where the text ends.
-// Languages only grow with more bits. Without anchors all four are equal.
+// The language of a part by context: bit 0 = the part begins where the text begins, bit 1 = it ends where the
+// text ends. Languages only grow with more bits. Without anchors all four are equal.
 struct Fragment {
   RegexId by_context[4];
   bool anchored = false;
@@ -81,8 +82,9 @@ class Parser {
       if (least <= 1) parts.push_back(a.by_context[c]);
       if (max >= 2) {
         const std::uint32_t inner_max = max == kUnbounded ? kUnbounded : max - 2;
-        parts.push_back(pool_.concat(
-            {a.by_context[start], pool_.repeat(a.by_context[0], least < 2 ? 0 : least - 2, inner_max), a.by_context[end]}));
+        parts.push_back(pool_.concat({a.by_context[start],
+                                      pool_.repeat(a.by_context[0], least < 2 ? 0 : least - 2, inner_max),
+                                      a.by_context[end]}));
       }
       out.by_context[c] = pool_.alt(parts);
     }
@@ -90,7 +92,8 @@ class Parser {
   }
 
   Result<Fragment> alternatives() {
-    if (++depth_ > kMaxNesting) return reader_.malformed(fmt::format("groups are nested deeper than {}", kMaxNesting));
+    if (++depth_ > kMaxNesting)
+      return reader_.malformed(fmt::format("groups are nested deeper than {}", kMaxNesting));
     const RegexFlags outer = reader_.flags;
     std::vector<Fragment> parts;
     while (true) {
@@ -149,7 +152,8 @@ class Parser {
     using Out = std::optional<Fragment>;
     const char c = reader_.peek();
     switch (c) {
-      case '(': return group();
+      case '(':
+        return group();
       case '[': {
         DI_ASSIGN(const CharSet set, reader_.bracket_class());
         return Out(Fragment::plain(chars(set)));
@@ -165,7 +169,8 @@ class Parser {
         return Out(anchor(2));
       case '*':
       case '+':
-      case '?': return reader_.malformed("nothing to repeat");
+      case '?':
+        return reader_.malformed("nothing to repeat");
       case '{':
         if (!reader_.ecma()) {
           std::uint32_t min = 0, max = 0;
@@ -179,7 +184,8 @@ class Parser {
         DI_ASSIGN(const CharSet set, reader_.escape(/*in_class=*/false));
         return Out(Fragment::plain(chars(set)));
       }
-      default: break;
+      default:
+        break;
     }
     DI_ASSIGN(const std::uint32_t code_point, reader_.code_point());
     return Out(Fragment::plain(chars(reader_.folded(CharSet::of(code_point)))));

@@ -1,12 +1,12 @@
 // Derivatives, the lazily built DFA and the decision procedures on it.
 #include "grammar/regex_pool.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
 #include <unordered_set>
-
-#include <fmt/format.h>
 
 namespace deepinfer::grammar {
 namespace {
@@ -16,14 +16,16 @@ constexpr std::uint32_t kLivenessFuel = 50'000;   // states one liveness test ma
 
 }  // namespace
 
-// The derivative by `byte`; narrows `same_bytes` to bytes with the same derivative. The sets that are reported for one
-// node partition the bytes.
+// The derivative by `byte`; narrows `same_bytes` to bytes with the same derivative. The sets that are
+// reported for one node partition the bytes.
 RegexId RegexPool::derive(RegexId x, std::uint8_t byte, ByteSet& same_bytes) {
   const Node& n = nodes_[x];
   switch (n.kind) {
     case Kind::kEmpty:
-    case Kind::kEpsilon: return kEmptyRegex;
-    case Kind::kAll: return kAllRegex;
+    case Kind::kEpsilon:
+      return kEmptyRegex;
+    case Kind::kAll:
+      return kAllRegex;
     case Kind::kBytes: {
       const ByteSet& set = sets_[n.a];
       if (set.test(byte)) {
@@ -44,7 +46,8 @@ RegexId RegexPool::derive(RegexId x, std::uint8_t byte, ByteSet& same_bytes) {
         return kEmptyRegex;
       }
       break;
-    default: break;
+    default:
+      break;
   }
   for (std::uint32_t a = n.arcs; a != 0; a = arcs_[a].next) {
     if (arcs_[a].bytes.test(byte)) {
@@ -95,14 +98,16 @@ RegexId RegexPool::derive_raw(RegexId x, std::uint8_t byte, ByteSet& same_bytes)
       }
       return n.kind == Kind::kOr ? alt(parts) : all_of(parts);
     }
-    case Kind::kNot: return complement(derive(n.a, byte, same_bytes));
+    case Kind::kNot:
+      return complement(derive(n.a, byte, same_bytes));
     case Kind::kRepeat: {
       const RegexId head = derive(n.a, byte, same_bytes);
       if (head == kEmptyRegex) return kEmptyRegex;
       const std::uint32_t max = n.c == kUnbounded ? kUnbounded : n.c - 1;
       return concat(head, repeat(n.a, n.b == 0 ? 0 : n.b - 1, max));
     }
-    case Kind::kShortest: return shortest(derive(n.a, byte, same_bytes));
+    case Kind::kShortest:
+      return shortest(derive(n.a, byte, same_bytes));
     case Kind::kMultiple: {
       const bool digit = byte >= '0' && byte <= '9';
       const bool point = byte == '.' && (n.c & kAfterPoint) == 0;
@@ -114,7 +119,8 @@ RegexId RegexPool::derive_raw(RegexId x, std::uint8_t byte, ByteSet& same_bytes)
       const auto next = static_cast<std::uint32_t>((std::uint64_t{n.b} * 10 + value) % n.a);
       return decimal_state(n.a, next, (n.c & kAfterPoint) != 0 ? n.c - 1 : n.c);
     }
-    default: return derive(x, byte, same_bytes);
+    default:
+      return derive(x, byte, same_bytes);
   }
 }
 
@@ -131,14 +137,15 @@ RegexId RegexPool::step_slow(RegexId x, std::uint8_t byte) {
   if (n.table != 0) {
     RegexId* row = tables_.data() + (static_cast<std::size_t>(n.table) << 8);
     for (int w = 0; w < 4; ++w)
-      for (std::uint64_t bits = same_bytes.words[w]; bits != 0; bits &= bits - 1) row[w * 64 + __builtin_ctzll(bits)] = next;
+      for (std::uint64_t bits = same_bytes.words[w]; bits != 0; bits &= bits - 1)
+        row[w * 64 + __builtin_ctzll(bits)] = next;
   }
   return next;
 }
 
-// Breadth-first search for a nullable state or one known to be live: the nearest is usually a few bytes away, where a
-// depth-first search would run through every count of a bounded repetition. On success the states on the way are
-// live; when the search ends without one, every visited state is empty.
+// Breadth-first search for a nullable state or one known to be live: the nearest is usually a few bytes away,
+// where a depth-first search would run through every count of a bounded repetition. On success the states on
+// the way are live; when the search ends without one, every visited state is empty.
 bool RegexPool::live(RegexId x) {
   if (nodes_[x].liveness != 0) return nodes_[x].liveness == 1;
   if (nodes_[x].nullable) {
@@ -212,8 +219,10 @@ RegexPool::Successors RegexPool::successors(RegexId x, std::uint32_t kind, const
   return remember_successors(x, kind, out, all);
 }
 
-RegexPool::Successors RegexPool::remember_successors(RegexId x, std::uint32_t kind, std::span<const RegexId> states, bool all) {
-  const Successors s{static_cast<std::uint32_t>(successor_states_.size()), static_cast<std::uint16_t>(std::min<std::size_t>(states.size(), 0xFFFF)), all};
+RegexPool::Successors RegexPool::remember_successors(RegexId x, std::uint32_t kind,
+                                                     std::span<const RegexId> states, bool all) {
+  const Successors s{static_cast<std::uint32_t>(successor_states_.size()),
+                     static_cast<std::uint16_t>(std::min<std::size_t>(states.size(), 0xFFFF)), all};
   successor_states_.insert(successor_states_.end(), states.begin(), states.begin() + s.count);
   successors_.emplace((std::uint64_t{x} << 8) | kind, s);
   return s;
@@ -294,21 +303,24 @@ Result<std::vector<std::string>> RegexPool::enumerate(RegexId x, std::size_t lim
       for (int b = 0; b < 256; ++b) {
         const RegexId next = step(state, static_cast<std::uint8_t>(b));
         if (next != kEmptyRegex) next_level.emplace_back(text + static_cast<char>(b), next);
-        if (out.size() + next_level.size() > limit * 2 + 16) return unsupported("the language has too many members to list");
+        if (out.size() + next_level.size() > limit * 2 + 16)
+          return unsupported("the language has too many members to list");
       }
     }
     if (out.size() > limit) return unsupported("the language has too many members to list");
     std::swap(level, next_level);
-    if (!level.empty() && level[0].first.size() > 4096) return unsupported("the language has too long members to list");
+    if (!level.empty() && level[0].first.size() > 4096)
+      return unsupported("the language has too long members to list");
   }
   return out;
 }
 
 std::size_t RegexPool::memory_bytes() const {
-  return nodes_.capacity() * sizeof(Node) + kids_.capacity() * sizeof(RegexId) + sets_.capacity() * sizeof(ByteSet) +
-         arcs_.capacity() * sizeof(Arc) + tables_.capacity() * sizeof(RegexId) + first_sets_.capacity() * sizeof(ByteSet) +
-         index_.capacity() * sizeof(std::uint32_t) +
-         successors_.size() * 40 + successor_states_.capacity() * sizeof(RegexId);
+  return nodes_.capacity() * sizeof(Node) + kids_.capacity() * sizeof(RegexId) +
+         sets_.capacity() * sizeof(ByteSet) + arcs_.capacity() * sizeof(Arc) +
+         tables_.capacity() * sizeof(RegexId) + first_sets_.capacity() * sizeof(ByteSet) +
+         index_.capacity() * sizeof(std::uint32_t) + successors_.size() * 40 +
+         successor_states_.capacity() * sizeof(RegexId);
 }
 
 std::string RegexPool::to_string(RegexId x) const {
@@ -324,16 +336,23 @@ void RegexPool::print(RegexId x, int depth, std::string& out) const {
   }
   const Node& n = nodes_[x];
   const auto print_byte = [&out](int b) {
-    if (b > 32 && b < 127 && std::string_view("\\[]()*+?{}|&~-.").find(static_cast<char>(b)) == std::string_view::npos) {
+    if (b > 32 && b < 127 &&
+        std::string_view("\\[]()*+?{}|&~-.").find(static_cast<char>(b)) == std::string_view::npos) {
       out.push_back(static_cast<char>(b));
     } else {
       out += fmt::format("\\x{:02X}", b);
     }
   };
   switch (n.kind) {
-    case Kind::kEmpty: out += "[]"; break;
-    case Kind::kEpsilon: out += "()"; break;
-    case Kind::kAll: out += "[^]*"; break;
+    case Kind::kEmpty:
+      out += "[]";
+      break;
+    case Kind::kEpsilon:
+      out += "()";
+      break;
+    case Kind::kAll:
+      out += "[^]*";
+      break;
     case Kind::kBytes: {
       const ByteSet& set = sets_[n.a];
       if (set.count() == 1) {
@@ -357,7 +376,8 @@ void RegexPool::print(RegexId x, int depth, std::string& out) const {
     }
     case Kind::kConcat: {
       RegexId rest = x;
-      for (; nodes_[rest].kind == Kind::kConcat && out.size() < 4000; rest = nodes_[rest].b) print(nodes_[rest].a, depth + 1, out);
+      for (; nodes_[rest].kind == Kind::kConcat && out.size() < 4000; rest = nodes_[rest].b)
+        print(nodes_[rest].a, depth + 1, out);
       print(rest, depth + 1, out);
       break;
     }
@@ -386,7 +406,9 @@ void RegexPool::print(RegexId x, int depth, std::string& out) const {
       print(n.a, depth + 1, out);
       out += ')';
       break;
-    case Kind::kMultiple: out += fmt::format("multiple({}, {}, {})", n.a, n.b, n.c & ~kAfterPoint); break;
+    case Kind::kMultiple:
+      out += fmt::format("multiple({}, {}, {})", n.a, n.b, n.c & ~kAfterPoint);
+      break;
   }
 }
 

@@ -1,15 +1,15 @@
 // Regular expressions over bytes as a hash-consed graph, with Boolean operators and counted repetition.
 //
-// Owns every expression built from it; a RegexId is an index and lives as long as the pool. Equal expressions get
-// the same id, and constructors simplify, so ids work as DFA states: step(state, byte) is the derivative of
-// the state's language, memoised, and state kEmptyRegex is the dead state. Counts are kept as numbers: X{0,1000000} is
-// one node and each iteration one further state, built when reached. Negation is over all byte strings: ~X also
-// contains ill-formed UTF-8, so intersect it with a text class.
+// Owns every expression built from it; a RegexId is an index and lives as long as the pool. Equal expressions
+// get the same id, and constructors simplify, so ids work as DFA states: step(state, byte) is the derivative
+// of the state's language, memoised, and state kEmptyRegex is the dead state. Counts are kept as numbers:
+// X{0,1000000} is one node and each iteration one further state, built when reached. Negation is over all
+// byte strings: ~X also contains ill-formed UTF-8, so intersect it with a text class.
 //
 // Not thread-safe: step, live and the decision procedures fill memo tables. Expression nesting is limited
-// (kMaxRegexDepth) and so is the node count; past a limit constructors return kEmptyRegex and exceeded() turns true
-// for good. Callers check it once at the end of a construction.
-// Derivatives after J. A. Brzozowski, "Derivatives of regular expressions", J. ACM 11(4), 1964.
+// (kMaxRegexDepth) and so is the node count; past a limit constructors return kEmptyRegex and exceeded()
+// turns true for good. Callers check it once at the end of a construction. Derivatives after J. A.
+// Brzozowski, "Derivatives of regular expressions", J. ACM 11(4), 1964.
 #pragma once
 
 #include <algorithm>
@@ -55,11 +55,15 @@ class RegexPool {
   RegexId any_char() { return chars(CharSet::all()); }
   RegexId concat(RegexId a, RegexId b);
   RegexId concat(std::span<const RegexId> parts);
-  RegexId concat(std::initializer_list<RegexId> parts) { return concat(std::span(parts.begin(), parts.size())); }
+  RegexId concat(std::initializer_list<RegexId> parts) {
+    return concat(std::span(parts.begin(), parts.size()));
+  }
   RegexId alt(std::span<const RegexId> parts);
   RegexId alt(std::initializer_list<RegexId> parts) { return alt(std::span(parts.begin(), parts.size())); }
   RegexId all_of(std::span<const RegexId> parts);
-  RegexId all_of(std::initializer_list<RegexId> parts) { return all_of(std::span(parts.begin(), parts.size())); }
+  RegexId all_of(std::initializer_list<RegexId> parts) {
+    return all_of(std::span(parts.begin(), parts.size()));
+  }
   RegexId complement(RegexId x);
   /// a AND NOT b.
   RegexId minus(RegexId a, RegexId b) { return all_of({a, complement(b)}); }
@@ -71,9 +75,12 @@ class RegexPool {
   /// The strings of x of which no shorter prefix is in x ("lazy": stops at the first match).
   RegexId shortest(RegexId x);
   /// Digits, optionally with one '.' among or before them, whose value is an integral multiple of
-  /// modulus / 10^scale. Says nothing else about the spelling: intersect it with a number syntax. The states count
-  /// remainders, so modulus is limited to kMaxModulus (kEmptyRegex and exceeded() beyond); scale <= 1000.
-  RegexId decimal_multiple(std::uint32_t modulus, std::uint32_t scale) { return decimal_state(modulus, 0, scale); }
+  /// modulus / 10^scale. Says nothing else about the spelling: intersect it with a number syntax. The states
+  /// count remainders, so modulus is limited to kMaxModulus (kEmptyRegex and exceeded() beyond); scale <=
+  /// 1000.
+  RegexId decimal_multiple(std::uint32_t modulus, std::uint32_t scale) {
+    return decimal_state(modulus, 0, scale);
+  }
   static constexpr std::uint32_t kMaxModulus = 65'536;
 
   // ---- The DFA.
@@ -84,7 +91,8 @@ class RegexPool {
     const std::uint32_t table = nodes_[x].table;
     if (table != 0) [[likely]] {
       const RegexId next = tables_[(static_cast<std::size_t>(table) << 8) + byte];
-      if (next != kUnknown) [[likely]] return next;
+      if (next != kUnknown) [[likely]]
+        return next;
     }
     return step_slow(x, byte);
   }
@@ -95,8 +103,8 @@ class RegexPool {
   }
   /// The bytes a string of x can begin with.
   const ByteSet& first_bytes(RegexId x);
-  /// Distinct live states a step away from a state, remembered under a number that the caller gives to its set of
-  /// bytes or byte sequences (below 256). `all`: every one of them leads somewhere.
+  /// Distinct live states a step away from a state, remembered under a number that the caller gives to its
+  /// set of bytes or byte sequences (below 256). `all`: every one of them leads somewhere.
   struct Successors {
     std::uint32_t first;
     std::uint16_t count;
@@ -106,11 +114,13 @@ class RegexPool {
   Successors remember_successors(RegexId x, std::uint32_t kind, std::span<const RegexId> states, bool all);
   const Successors* known_successors(RegexId x, std::uint32_t kind) const;
   /// Valid until the next call that may add successors.
-  std::span<const RegexId> states(const Successors& s) const { return {successor_states_.data() + s.first, s.count}; }
+  std::span<const RegexId> states(const Successors& s) const {
+    return {successor_states_.data() + s.first, s.count};
+  }
   bool matches(RegexId x, std::string_view text);
 
-  // ---- Decision procedures by exploring derivatives. kDeadline when more than `fuel` states, or kWorkPerState
-  // operands for each of them, are needed.
+  // ---- Decision procedures by exploring derivatives. kDeadline when more than `fuel` states, or
+  // kWorkPerState operands for each of them, are needed.
   static constexpr std::uint32_t kWorkPerState = 64;
   Result<bool> is_empty(RegexId x, std::uint32_t fuel = 100'000);
   /// Is there a string in both?
@@ -138,21 +148,33 @@ class RegexPool {
   std::size_t memory_bytes() const;
 
  private:
-  enum class Kind : std::uint8_t { kEmpty, kEpsilon, kAll, kBytes, kConcat, kOr, kAnd, kNot, kRepeat, kShortest, kMultiple };
+  enum class Kind : std::uint8_t {
+    kEmpty,
+    kEpsilon,
+    kAll,
+    kBytes,
+    kConcat,
+    kOr,
+    kAnd,
+    kNot,
+    kRepeat,
+    kShortest,
+    kMultiple
+  };
   static constexpr RegexId kUnknown = 0xFFFFFFFFu;
   static constexpr std::uint32_t kAfterPoint = 1u << 31;
   struct Node {
     Kind kind;
     bool nullable;
-    bool boolean;                   // contains And, Not or Shortest: emptiness is not syntactic
-    std::uint8_t liveness;          // 0 unknown, 1 live, 2 empty
+    bool boolean;           // contains And, Not or Shortest: emptiness is not syntactic
+    std::uint8_t liveness;  // 0 unknown, 1 live, 2 empty
     std::uint16_t depth;
     std::uint16_t visits;
-    std::uint32_t a, b, c;          // by kind: set index | head, tail | first kid, count | child, min, max |
-                                    // modulus, remainder, digits left after the point (kAfterPoint set behind it)
-    std::uint32_t arcs = 0;         // memoised derivatives: list head in arcs_, 0 = none
-    std::uint32_t table = 0;        // dense successor table, 0 = none
-    std::uint32_t first = 0;        // index in first_sets_, 0 = not computed
+    std::uint32_t a, b, c;    // by kind: set index | head, tail | first kid, count | child, min, max |
+                              // modulus, remainder, digits left after the point (kAfterPoint set behind it)
+    std::uint32_t arcs = 0;   // memoised derivatives: list head in arcs_, 0 = none
+    std::uint32_t table = 0;  // dense successor table, 0 = none
+    std::uint32_t first = 0;  // index in first_sets_, 0 = not computed
     RegexHash hash;
   };
   struct Arc {

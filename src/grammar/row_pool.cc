@@ -1,10 +1,10 @@
 #include "grammar/row_pool.h"
 
-#include <algorithm>
-#include <tuple>
-
 #include <fmt/format.h>
 #include <xxhash.h>
+
+#include <algorithm>
+#include <tuple>
 
 namespace deepinfer::grammar {
 
@@ -33,7 +33,8 @@ bool RowPool::seen(const Item& item) {
     for (const Item& i : old) seen(i);
   }
   const std::size_t mask = seen_table_.size() - 1;
-  std::uint64_t h = (std::uint64_t{item.dot} << 32 | item.origin) * 0x9E3779B97F4A7C15ull + item.state * 0xD6E8FEB86659FD93ull;
+  std::uint64_t h = (std::uint64_t{item.dot} << 32 | item.origin) * 0x9E3779B97F4A7C15ull +
+                    item.state * 0xD6E8FEB86659FD93ull;
   h ^= h >> 32;
   for (std::size_t slot = h & mask;; slot = (slot + 1) & mask) {
     if (seen_stamp_[slot] != stamp_) {
@@ -92,14 +93,20 @@ void RowPool::advance(const Waiter& w, RowId row) {
   const std::uint32_t origin = w.origin == kSelf ? row : w.origin;
   const Dot& dot = grammar_->dots()[w.dot];
   switch (dot.kind) {
-    case Dot::Kind::kLoopArm: work_.push_back({w.dot + 1, origin, after_arm(dot.id, w.state, w.arm)}); break;
-    case Dot::Kind::kLoopSeparator: work_.push_back({w.dot - 2, origin, w.state}); break;
-    default: work_.push_back({w.dot + 1, origin, 0}); break;
+    case Dot::Kind::kLoopArm:
+      work_.push_back({w.dot + 1, origin, after_arm(dot.id, w.state, w.arm)});
+      break;
+    case Dot::Kind::kLoopSeparator:
+      work_.push_back({w.dot - 2, origin, w.state});
+      break;
+    default:
+      work_.push_back({w.dot + 1, origin, 0});
+      break;
   }
 }
 
-// Adds items until nothing is new: ends complete their nonterminal, loops unfold, empty symbols are passed. What waits for a
-// symbol becomes the kernel.
+// Adds items until nothing is new: ends complete their nonterminal, loops unfold, empty symbols are passed.
+// What waits for a symbol becomes the kernel.
 void RowPool::add_kernel(Item item) {
   if (seen(item)) return;
   const Dot& dot = grammar_->dots()[item.dot];
@@ -111,7 +118,9 @@ void RowPool::add_kernel(Item item) {
         complete(dot.id, item.origin);
       }
       return;
-    case Dot::Kind::kLexeme: kernel_.push_back(item); return;
+    case Dot::Kind::kLexeme:
+      kernel_.push_back(item);
+      return;
     case Dot::Kind::kNonterminal:
       kernel_.push_back(item);
       if (grammar_->nonterminals()[dot.id].nullable) work_.push_back({item.dot + 1, item.origin, 0});
@@ -136,13 +145,15 @@ void RowPool::add_kernel(Item item) {
       }
       return;
     }
-    case Dot::Kind::kLoopSeparator: kernel_.push_back(item); return;
+    case Dot::Kind::kLoopSeparator:
+      kernel_.push_back(item);
+      return;
   }
 }
 
-// A nonterminal ended that had begun at `origin`: whatever waits for it there goes on. Where the only thing that waits is
-// itself at its end then (right recursion), the chain is followed at once and its far end remembered, so that a list of n
-// elements costs n and not n squared.
+// A nonterminal ended that had begun at `origin`: whatever waits for it there goes on. Where the only thing
+// that waits is itself at its end then (right recursion), the chain is followed at once and its far end
+// remembered, so that a list of n elements costs n and not n squared.
 void RowPool::complete(std::uint32_t nonterminal, std::uint32_t origin) {
   chain_.clear();
   while (true) {
@@ -177,16 +188,19 @@ RowId RowPool::build() {
     work_.pop_back();
     add_kernel(item);
     if (++steps > std::size_t{limit} * 8 || kernel_.size() > limit) {
-      fail(ErrorCode::kDeadline, fmt::format("the grammar is too ambiguous: more than {} parser items at one position", limit));
+      fail(ErrorCode::kDeadline,
+           fmt::format("the grammar is too ambiguous: more than {} parser items at one position", limit));
       return kNoRow;
     }
   }
   if (kernel_.empty() && !accepting_) return kNoRow;
   std::sort(kernel_.begin(), kernel_.end());
-  const std::uint64_t hash = XXH3_64bits_withSeed(kernel_.data(), kernel_.size() * sizeof(Item), accepting_ ? 1 : 0);
+  const std::uint64_t hash =
+      XXH3_64bits_withSeed(kernel_.data(), kernel_.size() * sizeof(Item), accepting_ ? 1 : 0);
   for (auto [it, end] = by_kernel_.equal_range(hash); it != end; ++it) {
     const Row& r = rows_[it->second];
-    if (r.accepting == accepting_ && std::equal(kernel_.begin(), kernel_.end(), kernels_.begin() + r.kernel, kernels_.begin() + r.kernel + r.kernel_count))
+    if (r.accepting == accepting_ && std::equal(kernel_.begin(), kernel_.end(), kernels_.begin() + r.kernel,
+                                                kernels_.begin() + r.kernel + r.kernel_count))
       return it->second;
   }
   Row row{};
@@ -206,11 +220,13 @@ RowId RowPool::build() {
     for (std::uint32_t p = 0; p < table.production_count; ++p)
       predict(grammar_->production_starts()[table.first_production + p], 0, kSelf, made);
     if (made.size() > limit) {
-      fail(ErrorCode::kDeadline, fmt::format("the grammar is too ambiguous: more than {} parser items at one position", limit));
+      fail(ErrorCode::kDeadline,
+           fmt::format("the grammar is too ambiguous: more than {} parser items at one position", limit));
       return kNoRow;
     }
   }
-  std::stable_sort(made.begin(), made.end(), [](const Waiter& a, const Waiter& b) { return a.symbol < b.symbol; });
+  std::stable_sort(made.begin(), made.end(),
+                   [](const Waiter& a, const Waiter& b) { return a.symbol < b.symbol; });
   row.waiter_count = static_cast<std::uint32_t>(made.size());
   waiters_.insert(waiters_.end(), made.begin(), made.end());
   LexemeSet set;
@@ -228,8 +244,8 @@ RowId RowPool::build() {
   return id;
 }
 
-// Lists what an item waits for and predicts it. Kernel items come here unfolded; predicted ones unfold here, and since
-// they begin at this row, an end reached without a byte is dropped: the nullable flags cover it.
+// Lists what an item waits for and predicts it. Kernel items come here unfolded; predicted ones unfold here,
+// and since they begin at this row, an end reached without a byte is dropped: the nullable flags cover it.
 void RowPool::predict(std::uint32_t at, std::uint32_t state, std::uint32_t origin, std::vector<Waiter>& out) {
   const bool fresh = origin == kSelf;
   const auto wait_for = [&](bool is_lexeme, std::uint32_t id, std::uint32_t arm, std::uint32_t with_state) {
@@ -239,7 +255,9 @@ void RowPool::predict(std::uint32_t at, std::uint32_t state, std::uint32_t origi
   while (true) {
     const Dot& dot = grammar_->dots()[at];
     switch (dot.kind) {
-      case Dot::Kind::kLexeme: wait_for(true, dot.id, 0, 0); return;
+      case Dot::Kind::kLexeme:
+        wait_for(true, dot.id, 0, 0);
+        return;
       case Dot::Kind::kNonterminal:
         wait_for(false, dot.id, 0, 0);
         if (!fresh || !grammar_->nonterminals()[dot.id].nullable) return;
@@ -253,14 +271,17 @@ void RowPool::predict(std::uint32_t at, std::uint32_t state, std::uint32_t origi
         at += 3;
         continue;
       }
-      case Dot::Kind::kLoopArm: predict_arms(dot.id, state, at, origin, out); return;
+      case Dot::Kind::kLoopArm:
+        predict_arms(dot.id, state, at, origin, out);
+        return;
       case Dot::Kind::kLoopSeparator: {
         const CompiledGrammar::LoopTable& loop = grammar_->loops()[dot.id];
         wait_for(loop.separator_is_lexeme, loop.separator, 0, state);
         return;
       }
       case Dot::Kind::kEnd:
-      case Dot::Kind::kLoopNext: return;  // the latter only behind an arm, so never here
+      case Dot::Kind::kLoopNext:
+        return;  // the latter only behind an arm, so never here
     }
   }
 }
@@ -310,18 +331,21 @@ std::uint32_t RowPool::after_arm(std::uint32_t loop, std::uint32_t state, std::u
   for (std::uint32_t b : u.clear_bits) words[b / 32] &= ~(1u << (b % 32));
   for (const auto& [c, v] : u.assign) words[bit_words + c] = std::min(v, table.counter_caps[c]);
   for (const auto& [c, v] : u.add)
-    words[bit_words + c] = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{words[bit_words + c]} + v, table.counter_caps[c]));
+    words[bit_words + c] = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(std::uint64_t{words[bit_words + c]} + v, table.counter_caps[c]));
   return intern_state(std::move(words));
 }
 
-bool RowPool::holds(const LoopGuard& guard, const std::vector<std::uint32_t>& words, std::uint32_t bit_words) const {
+bool RowPool::holds(const LoopGuard& guard, const std::vector<std::uint32_t>& words,
+                    std::uint32_t bit_words) const {
   const auto bit = [&](std::uint32_t b) { return ((words[b / 32] >> (b % 32)) & 1) != 0; };
   for (std::uint32_t b : guard.bits_set)
     if (!bit(b)) return false;
   for (std::uint32_t b : guard.bits_clear)
     if (bit(b)) return false;
   for (const auto& clause : guard.clauses)
-    if (std::none_of(clause.begin(), clause.end(), [&](BitLiteral l) { return bit(l.bit) == l.value; })) return false;
+    if (std::none_of(clause.begin(), clause.end(), [&](BitLiteral l) { return bit(l.bit) == l.value; }))
+      return false;
   for (const CounterRange& r : guard.counters) {
     const std::uint32_t v = words[bit_words + r.counter];
     if (v < r.minimum || v > r.maximum) return false;
@@ -349,8 +373,10 @@ const RowPool::LoopChoice& RowPool::choice(std::uint32_t loop, std::uint32_t sta
 }
 
 std::size_t RowPool::memory_bytes() const {
-  return rows_.capacity() * sizeof(Row) + waiters_.capacity() * sizeof(Waiter) + kernels_.capacity() * sizeof(Item) +
-         (scans_.size() + by_kernel_.size() + choices_.size() + chain_ends_.size()) * 48 + states_.size() * 64;
+  return rows_.capacity() * sizeof(Row) + waiters_.capacity() * sizeof(Waiter) +
+         kernels_.capacity() * sizeof(Item) +
+         (scans_.size() + by_kernel_.size() + choices_.size() + chain_ends_.size()) * 48 +
+         states_.size() * 64;
 }
 
 // A row's origins are always older rows, so one pass from the newest to the oldest marks everything.
@@ -388,7 +414,8 @@ void RowPool::compact(std::span<RowId*> roots) {
     // Renumbering keeps the order of origins, so kernels stay sorted.
     r.waiters = first_waiter;
     r.kernel = first_item;
-    const std::uint64_t hash = XXH3_64bits_withSeed(kernels.data() + first_item, r.kernel_count * sizeof(Item), r.accepting ? 1 : 0);
+    const std::uint64_t hash =
+        XXH3_64bits_withSeed(kernels.data() + first_item, r.kernel_count * sizeof(Item), r.accepting ? 1 : 0);
     by_kernel.emplace(hash, number[i]);
     rows.push_back(r);
   }
@@ -396,7 +423,8 @@ void RowPool::compact(std::span<RowId*> roots) {
   for (const auto& [key, target] : scans_) {
     const RowId from = number[key >> 32];
     if (from == kNoRow || (target != kNoRow && number[target] == kNoRow)) continue;
-    scans.emplace((std::uint64_t{from} << 32) | (key & 0xFFFFFFFFu), target == kNoRow ? kNoRow : number[target]);
+    scans.emplace((std::uint64_t{from} << 32) | (key & 0xFFFFFFFFu),
+                  target == kNoRow ? kNoRow : number[target]);
   }
   rows_ = std::move(rows);
   waiters_ = std::move(waiters);

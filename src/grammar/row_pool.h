@@ -1,11 +1,11 @@
-// Earley rows of one matcher. A row holds the items alive at one place between lexemes. Rows are hash-consed: a
-// row's identity is its set of items with their origins (which are rows themselves), not its place in the text, so the same
-// situation reached twice, in two elements of a list or at two possible ends of an identifier, is the same row and
-// everything remembered about it holds again.
+// Earley rows of one matcher. A row holds the items alive at one place between lexemes. Rows are hash-consed:
+// a row's identity is its set of items with their origins (which are rows themselves), not its place in the
+// text, so the same situation reached twice, in two elements of a list or at two possible ends of an
+// identifier, is the same row and everything remembered about it holds again.
 //
 // Not thread-safe; copying copies everything. Calls need the grammar's lock (they intern lexeme sets).
-// After J. Earley, "An efficient context-free parsing algorithm", CACM 13(2), 1970; empty rules after Aycock and Horspool,
-// "Practical Earley parsing", 2002; right recursion after J. Leo, 1991.
+// After J. Earley, "An efficient context-free parsing algorithm", CACM 13(2), 1970; empty rules after Aycock
+// and Horspool, "Practical Earley parsing", 2002; right recursion after J. Leo, 1991.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ class RowPool {
   explicit RowPool(const CompiledGrammar& grammar);
 
   RowId first_row();
-  /// The row after `lexeme` was read from `row`; kNoRow when it was not allowed or nothing can follow. Remembered.
+  /// The row after `lexeme` was read from `row`; kNoRow when it was not allowed or nothing can follow.
+  /// Remembered.
   RowId scan(RowId row, std::uint32_t lexeme);
   /// The row when several lexemes end at one place.
   RowId scan(std::span<const End> ends);
@@ -84,7 +85,8 @@ class RowPool {
   void advance(const Waiter& w, RowId row);
   std::span<const Waiter> waiting(RowId row, std::uint32_t symbol) const;
   void predict(std::uint32_t dot, std::uint32_t state, std::uint32_t origin, std::vector<Waiter>& out);
-  void predict_arms(std::uint32_t loop, std::uint32_t state, std::uint32_t at, std::uint32_t origin, std::vector<Waiter>& out);
+  void predict_arms(std::uint32_t loop, std::uint32_t state, std::uint32_t at, std::uint32_t origin,
+                    std::vector<Waiter>& out);
   void predict_nonterminal(std::uint32_t nonterminal);
   const LoopChoice& choice(std::uint32_t loop, std::uint32_t state);
   bool holds(const LoopGuard& guard, const std::vector<std::uint32_t>& words, std::uint32_t bit_words) const;
@@ -98,12 +100,13 @@ class RowPool {
   std::vector<Row> rows_;
   std::vector<Waiter> waiters_;
   std::vector<Item> kernels_;
-  std::unordered_map<std::uint64_t, RowId> scans_;               // row, lexeme -> row
-  std::unordered_multimap<std::uint64_t, RowId> by_kernel_;      // hash of the kernel -> row
-  std::vector<std::vector<std::uint32_t>> states_;               // loop states by id; words: bits, then counters
+  std::unordered_map<std::uint64_t, RowId> scans_;           // row, lexeme -> row
+  std::unordered_multimap<std::uint64_t, RowId> by_kernel_;  // hash of the kernel -> row
+  std::vector<std::vector<std::uint32_t>> states_;           // loop states by id; words: bits, then counters
   std::unordered_map<std::string, std::uint32_t> state_index_;
-  std::unordered_map<std::uint64_t, LoopChoice> choices_;        // loop, state
-  std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::uint32_t>> chain_ends_;  // origin, nonterminal -> far end
+  std::unordered_map<std::uint64_t, LoopChoice> choices_;  // loop, state
+  std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::uint32_t>>
+      chain_ends_;  // origin, nonterminal -> far end
   std::optional<Error> error_;
 
   // Scratch of build().
@@ -114,7 +117,7 @@ class RowPool {
   std::vector<std::uint32_t> seen_stamp_;
   std::uint32_t stamp_ = 0;
   std::uint32_t seen_count_ = 0;
-  std::vector<std::uint32_t> predicted_stamp_;                   // per nonterminal
+  std::vector<std::uint32_t> predicted_stamp_;  // per nonterminal
   std::vector<std::uint32_t> predict_work_;
 };
 

@@ -1,10 +1,10 @@
-// Expressions nest no deeper than the parsers allow (they limit nesting), so recursion over one rule's body is bounded;
-// chains of rules are followed with worklists.
+// Expressions nest no deeper than the parsers allow (they limit nesting), so recursion over one rule's body
+// is bounded; chains of rules are followed with worklists.
 #include "grammar/rule_set.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace deepinfer::grammar {
 namespace {
@@ -35,9 +35,13 @@ RuleSet::Node RuleSet::intersection(std::vector<Node> parts) {
   return add({Kind::kIntersection, 0, 0, 0, std::move(parts)});
 }
 
-RuleSet::Node RuleSet::repeat(Node x, std::uint32_t min, std::uint32_t max) { return add({Kind::kRepeat, x, min, max, {}}); }
+RuleSet::Node RuleSet::repeat(Node x, std::uint32_t min, std::uint32_t max) {
+  return add({Kind::kRepeat, x, min, max, {}});
+}
 
-RuleSet::Node RuleSet::symbol(Symbol s) { return add({Kind::kSymbol, static_cast<std::uint32_t>(s.kind), s.id, 0, {}}); }
+RuleSet::Node RuleSet::symbol(Symbol s) {
+  return add({Kind::kSymbol, static_cast<std::uint32_t>(s.kind), s.id, 0, {}});
+}
 
 RuleSet::Rule RuleSet::rule(const std::string& name, const std::string& where) {
   const auto [it, fresh] = by_name_.try_emplace(name, static_cast<Rule>(rules_.size()));
@@ -61,7 +65,9 @@ void RuleSet::collect_uses(Node body, RuleEntry& entry) {
     work.pop_back();
     if (e.kind == Kind::kReference) entry.uses.push_back(e.a);
     if (e.kind == Kind::kSymbol || e.kind == Kind::kLimited) entry.plain = false;
-    if (e.kind == Kind::kRepeat || e.kind == Kind::kLimited || e.kind == Kind::kUntil || e.kind == Kind::kComplement) work.push_back(e.a);
+    if (e.kind == Kind::kRepeat || e.kind == Kind::kLimited || e.kind == Kind::kUntil ||
+        e.kind == Kind::kComplement)
+      work.push_back(e.a);
     work.insert(work.end(), e.kids.begin(), e.kids.end());
   }
 }
@@ -70,7 +76,9 @@ std::uint64_t RuleSet::weight(Node n) const {
   const Expr& e = exprs_[n];
   if (e.kind == Kind::kRegex) return e.b;
   if (e.kind == Kind::kReference) return rules_[e.a].weight;
-  if (e.kind == Kind::kRepeat || e.kind == Kind::kLimited || e.kind == Kind::kUntil || e.kind == Kind::kComplement) return weight(e.a) + 1;
+  if (e.kind == Kind::kRepeat || e.kind == Kind::kLimited || e.kind == Kind::kUntil ||
+      e.kind == Kind::kComplement)
+    return weight(e.a) + 1;
   std::uint64_t sum = 1;
   for (Node k : e.kids) sum += weight(k);
   return sum;
@@ -83,12 +91,15 @@ RegexId RuleSet::as_regex(Node n) {
   const Expr& e = exprs_[n];
   RegexId out = kNotRegular;
   switch (e.kind) {
-    case Kind::kRegex: out = e.a; break;
+    case Kind::kRegex:
+      out = e.a;
+      break;
     case Kind::kReference:
       if (rules_[e.a].regular) out = rules_[e.a].regex;
       break;
     case Kind::kSymbol:
-    case Kind::kLimited: break;
+    case Kind::kLimited:
+      break;
     case Kind::kUntil: {
       const RegexId x = as_regex(e.a);
       if (x != kNotRegular) out = pool.shortest(pool.concat(x, e.b));
@@ -114,7 +125,10 @@ RegexId RuleSet::as_regex(Node n) {
         parts.push_back(as_regex(e.kids[i]));
         all = parts.back() != kNotRegular;
       }
-      if (all) out = e.kind == Kind::kSequence ? pool.concat(parts) : e.kind == Kind::kAlternatives ? pool.alt(parts) : pool.all_of(parts);
+      if (all)
+        out = e.kind == Kind::kSequence       ? pool.concat(parts)
+              : e.kind == Kind::kAlternatives ? pool.alt(parts)
+                                              : pool.all_of(parts);
       break;
     }
   }
@@ -131,7 +145,8 @@ Result<Symbol> RuleSet::lower(Rule start) {
     const Rule r = work.back();
     work.pop_back();
     RuleEntry& entry = rules_[r];
-    if (!entry.defined) return invalid_argument(fmt::format("the rule '{}' is used but not defined", entry.name), entry.where);
+    if (!entry.defined)
+      return invalid_argument(fmt::format("the rule '{}' is used but not defined", entry.name), entry.where);
     order.push_back(r);
     collect_uses(entry.body, entry);
     for (Rule u : entry.uses) {
@@ -162,7 +177,8 @@ Result<Symbol> RuleSet::lower(Rule start) {
         entry.regex = x;
       }
     }
-    if (!entry.regular && entry.must_be_regular && entry.plain) {  // too large to inline by itself, but it has to be
+    if (!entry.regular && entry.must_be_regular &&
+        entry.plain) {  // too large to inline by itself, but it has to be
       entry.weight = weight(entry.body);
       if (entry.weight > kMaxTerminalWeight) return too_large(entry);
       entry.regex = as_regex(entry.body);
@@ -175,7 +191,8 @@ Result<Symbol> RuleSet::lower(Rule start) {
   for (Rule r : order) {
     if (!rules_[r].regular) rules_[r].nonterminal = builder_.nonterminal(rules_[r].name);
     if (!rules_[r].regular && rules_[r].must_be_regular)
-      return invalid_argument(fmt::format("the terminal '{}' uses itself or a rule", rules_[r].name), rules_[r].where);
+      return invalid_argument(fmt::format("the terminal '{}' uses itself or a rule", rules_[r].name),
+                              rules_[r].where);
     DI_TRY(check_operands(r));
   }
   std::fill(regex_of_.begin(), regex_of_.end(), kNotRegular);
@@ -192,9 +209,11 @@ Status RuleSet::check_operands(Rule r) {
     const Node n = work.back();
     const Expr& e = exprs_[n];
     work.pop_back();
-    const bool special = e.kind == Kind::kUntil || e.kind == Kind::kIntersection || e.kind == Kind::kComplement;
+    const bool special =
+        e.kind == Kind::kUntil || e.kind == Kind::kIntersection || e.kind == Kind::kComplement;
     if ((special && as_regex(n) == kNotRegular) || (e.kind == Kind::kLimited && as_regex(e.a) == kNotRegular))
-      return unsupported("lazy, stop, max_tokens, & and ~ apply to what is regular only", fmt::format("{}, rule '{}'", rules_[r].where, rules_[r].name));
+      return unsupported("lazy, stop, max_tokens, & and ~ apply to what is regular only",
+                         fmt::format("{}, rule '{}'", rules_[r].where, rules_[r].name));
     if (e.kind == Kind::kRepeat) work.push_back(e.a);
     work.insert(work.end(), e.kids.begin(), e.kids.end());
   }
@@ -249,9 +268,12 @@ Symbol RuleSet::as_symbol(Node n) {
   if (x != kNotRegular) return builder_.lexeme(x);
   const Expr e = exprs_[n];
   switch (e.kind) {
-    case Kind::kReference: return rules_[e.a].nonterminal;
-    case Kind::kSymbol: return {static_cast<Symbol::Kind>(e.a), e.b};
-    case Kind::kRepeat: return builder_.repeat(as_symbol(e.a), e.b, e.c);
+    case Kind::kReference:
+      return rules_[e.a].nonterminal;
+    case Kind::kSymbol:
+      return {static_cast<Symbol::Kind>(e.a), e.b};
+    case Kind::kRepeat:
+      return builder_.repeat(as_symbol(e.a), e.b, e.c);
     case Kind::kLimited: {
       LexemeOptions options;
       options.max_tokens = e.b;

@@ -1,6 +1,7 @@
-// Named rules with alternatives, groups and repetition, as GBNF and Lark write them, and their lowering: whatever is not
-// recursive becomes a regular expression, neighbours are joined, and only the recursive rest becomes rules of a
-// context-free grammar. That is what makes character-level grammars as cheap as token-level ones.
+// Named rules with alternatives, groups and repetition, as GBNF and Lark write them, and their lowering:
+// whatever is not recursive becomes a regular expression, neighbours are joined, and only the recursive rest
+// becomes rules of a context-free grammar. That is what makes character-level grammars as cheap as
+// token-level ones.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,9 @@ class RuleSet {
 
   // ---- Expressions.
   /// `weight`: roughly the number of characters, for the decision what to inline.
-  Node regex(RegexId x, std::size_t weight = 1) { return add({Kind::kRegex, x, static_cast<std::uint32_t>(weight), 0, {}}); }
+  Node regex(RegexId x, std::size_t weight = 1) {
+    return add({Kind::kRegex, x, static_cast<std::uint32_t>(weight), 0, {}});
+  }
   Node sequence(std::vector<Node> parts);
   Node alternatives(std::vector<Node> parts);
   Node repeat(Node x, std::uint32_t min, std::uint32_t max);
@@ -49,8 +52,18 @@ class RuleSet {
   Result<Symbol> lower(Rule start);
 
  private:
-  enum class Kind : std::uint8_t { kRegex, kSequence, kAlternatives, kRepeat, kReference, kSymbol,
-                                   kLimited, kUntil, kIntersection, kComplement };
+  enum class Kind : std::uint8_t {
+    kRegex,
+    kSequence,
+    kAlternatives,
+    kRepeat,
+    kReference,
+    kSymbol,
+    kLimited,
+    kUntil,
+    kIntersection,
+    kComplement
+  };
   struct Expr {
     Kind kind;
     std::uint32_t a, b, c;  // regex id, weight | rule | child, min, max | symbol kind and id
@@ -60,9 +73,9 @@ class RuleSet {
     std::string name, where;
     bool defined = false;
     Node body = 0;
-    std::vector<Rule> uses;     // with repeats
+    std::vector<Rule> uses;  // with repeats
     bool must_be_regular = false;
-    bool plain = true;          // no symbol in its body
+    bool plain = true;  // no symbol in its body
     bool regular = false;
     RegexId regex = kEmptyRegex;
     std::uint64_t weight = 0;
@@ -83,7 +96,7 @@ class RuleSet {
 
   GrammarBuilder& builder_;
   std::vector<Expr> exprs_;
-  std::vector<RegexId> regex_of_;   // per expression; computed once
+  std::vector<RegexId> regex_of_;  // per expression; computed once
   std::vector<RuleEntry> rules_;
   std::unordered_map<std::string, Rule> by_name_;
 };

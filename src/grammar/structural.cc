@@ -1,8 +1,8 @@
 #include "grammar/structural.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace deepinfer::grammar {
 namespace {
@@ -11,13 +11,14 @@ using Pieces = std::vector<Vocabulary::MarkerPiece>;
 
 Symbol marker_symbol(GrammarBuilder& builder, const Pieces& pieces) {
   std::vector<Symbol> parts;
-  for (const auto& p : pieces) parts.push_back(p.token >= 0 ? builder.tokens({&p.token, 1}) : builder.literal(p.text));
+  for (const auto& p : pieces)
+    parts.push_back(p.token >= 0 ? builder.tokens({&p.token, 1}) : builder.literal(p.text));
   return builder.sequence(parts);
 }
 
 // One way in which a region can begin: text that ends with a trigger, or a token.
 struct Trigger {
-  std::string text;     // whole trigger
+  std::string text;  // whole trigger
   Pieces pieces;
   std::vector<Symbol> bodies;  // what may follow, one a region
 };
@@ -28,17 +29,20 @@ class StructuralBuilder {
       : builder_(builder), spec_(spec), vocabulary_(vocabulary) {}
 
   Result<Symbol> run() {
-    if (spec_.min_regions > spec_.max_regions) return invalid_argument("min_regions is larger than max_regions");
+    if (spec_.min_regions > spec_.max_regions)
+      return invalid_argument("min_regions is larger than max_regions");
     for (std::size_t i = 0; i < spec_.regions.size(); ++i)
-      if (spec_.regions[i].begin.empty()) return invalid_argument("a region has no beginning", fmt::format("region {}", i));
+      if (spec_.regions[i].begin.empty())
+        return invalid_argument("a region has no beginning", fmt::format("region {}", i));
     return spec_.free_text ? with_free_text() : regions_only();
   }
 
  private:
   Result<Symbol> rest_of(const TagRegion& region, std::size_t consumed) {
     DI_ASSIGN(const Symbol content, region.content(builder_));
-    return builder_.sequence({marker_symbol(builder_, vocabulary_.split_marker(std::string_view(region.begin).substr(consumed))), content,
-                              marker_symbol(builder_, vocabulary_.split_marker(region.end))});
+    return builder_.sequence(
+        {marker_symbol(builder_, vocabulary_.split_marker(std::string_view(region.begin).substr(consumed))),
+         content, marker_symbol(builder_, vocabulary_.split_marker(region.end))});
   }
 
   Result<Symbol> regions_only() {
@@ -48,7 +52,8 @@ class StructuralBuilder {
       all.push_back(s);
     }
     std::optional<Symbol> separator;
-    if (!spec_.separator.empty()) separator = marker_symbol(builder_, vocabulary_.split_marker(spec_.separator));
+    if (!spec_.separator.empty())
+      separator = marker_symbol(builder_, vocabulary_.split_marker(spec_.separator));
     return builder_.repeat(builder_.alternatives(all), spec_.min_regions, spec_.max_regions, separator);
   }
 
@@ -62,9 +67,11 @@ class StructuralBuilder {
       Trigger trigger{t, vocabulary_.split_marker(t), {}};
       if (trigger.pieces.size() > 1) {  // the first piece alone is enough to notice the region
         trigger.pieces.resize(1);
-        trigger.text = trigger.pieces[0].token >= 0 ? t.substr(0, t.size() - tail_size(t)) : trigger.pieces[0].text;
+        trigger.text =
+            trigger.pieces[0].token >= 0 ? t.substr(0, t.size() - tail_size(t)) : trigger.pieces[0].text;
       }
-      const bool known = std::any_of(triggers_.begin(), triggers_.end(), [&](const Trigger& o) { return o.text == trigger.text; });
+      const bool known = std::any_of(triggers_.begin(), triggers_.end(),
+                                     [&](const Trigger& o) { return o.text == trigger.text; });
       if (!known) triggers_.push_back(std::move(trigger));
     }
     for (const Trigger& a : triggers_)
@@ -92,8 +99,10 @@ class StructuralBuilder {
     DI_TRY(find_triggers());
     for (std::size_t i = 0; i < spec_.regions.size(); ++i) {
       const TagRegion& region = spec_.regions[i];
-      auto owner = std::find_if(triggers_.begin(), triggers_.end(), [&](const Trigger& t) { return region.begin.starts_with(t.text); });
-      if (owner == triggers_.end()) return invalid_argument("a region begins with none of the triggers", fmt::format("region {}", i));
+      auto owner = std::find_if(triggers_.begin(), triggers_.end(),
+                                [&](const Trigger& t) { return region.begin.starts_with(t.text); });
+      if (owner == triggers_.end())
+        return invalid_argument("a region begins with none of the triggers", fmt::format("region {}", i));
       DI_ASSIGN(const Symbol body, rest_of(region, owner->text.size()));
       owner->bodies.push_back(body);
     }
@@ -103,7 +112,8 @@ class StructuralBuilder {
       if (t.pieces[0].token < 0) texts.push_back(regex.literal(t.text));
     const RegexId any_trigger = regex.alt(texts);
     const RegexId first_trigger = regex.shortest(regex.concat(kAllRegex, any_trigger));
-    const RegexId plain = texts.empty() ? kAllRegex : regex.complement(regex.concat({kAllRegex, any_trigger, kAllRegex}));
+    const RegexId plain =
+        texts.empty() ? kAllRegex : regex.complement(regex.concat({kAllRegex, any_trigger, kAllRegex}));
     const Symbol plain_text = builder_.lexeme(plain);
     std::vector<Symbol> items;
     for (const Trigger& t : triggers_) {
@@ -115,7 +125,8 @@ class StructuralBuilder {
         items.push_back(builder_.sequence({builder_.lexeme(up_to), body}));
       }
     }
-    return builder_.sequence({builder_.repeat(builder_.alternatives(items), spec_.min_regions, spec_.max_regions), plain_text});
+    return builder_.sequence(
+        {builder_.repeat(builder_.alternatives(items), spec_.min_regions, spec_.max_regions), plain_text});
   }
 
   GrammarBuilder& builder_;
@@ -126,12 +137,13 @@ class StructuralBuilder {
 
 }  // namespace
 
-Result<Symbol> build_structural(GrammarBuilder& builder, const StructuralSpec& spec, const Vocabulary& vocabulary) {
+Result<Symbol> build_structural(GrammarBuilder& builder, const StructuralSpec& spec,
+                                const Vocabulary& vocabulary) {
   return StructuralBuilder(builder, spec, vocabulary).run();
 }
 
-Result<Symbol> build_after_reasoning(GrammarBuilder& builder, const std::string& end_marker, bool optional, const SymbolMaker& answer,
-                                     const Vocabulary& vocabulary) {
+Result<Symbol> build_after_reasoning(GrammarBuilder& builder, const std::string& end_marker, bool optional,
+                                     const SymbolMaker& answer, const Vocabulary& vocabulary) {
   const Pieces pieces = vocabulary.split_marker(end_marker);
   if (pieces.empty()) return invalid_argument("the marker that ends the reasoning is empty");
   RegexPool& regex = builder.regex();
@@ -148,7 +160,8 @@ Result<Symbol> build_after_reasoning(GrammarBuilder& builder, const std::string&
   return optional ? builder.alternatives({full, answered}) : full;
 }
 
-Result<GrammarPtr> compile_structural(const StructuralSpec& spec, const VocabularyPtr& vocabulary, const CompileOptions& options) {
+Result<GrammarPtr> compile_structural(const StructuralSpec& spec, const VocabularyPtr& vocabulary,
+                                      const CompileOptions& options) {
   GrammarBuilder builder(options.limits);
   DI_ASSIGN(const Symbol start, build_structural(builder, spec, *vocabulary));
   builder.set_start(start);

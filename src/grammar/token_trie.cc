@@ -1,8 +1,8 @@
 #include "grammar/token_trie.h"
 
-#include <algorithm>
-
 #include <xxhash.h>
+
+#include <algorithm>
 
 namespace deepinfer::grammar {
 
@@ -27,7 +27,8 @@ std::shared_ptr<const TokenTrie> TokenTrie::build(std::vector<std::pair<std::str
     for (std::size_t i = shared; i < text.size(); ++i) {
       const auto byte = static_cast<std::uint8_t>(text[i]);
       open.push_back(static_cast<std::uint32_t>(trie->nodes_.size()));
-      trie->nodes_.push_back({1, static_cast<std::uint32_t>(trie->tokens_.size()), byte, static_cast<std::uint8_t>(i + 1), 0});
+      trie->nodes_.push_back(
+          {1, static_cast<std::uint32_t>(trie->tokens_.size()), byte, static_cast<std::uint8_t>(i + 1), 0});
       if (i == 0) trie->first_bytes_.set(byte);
       trie->all_bytes_.set(byte);
     }

@@ -1,6 +1,7 @@
-// A trie over byte strings in depth-first order, walked front to back: a rejected byte skips its subtree with one
-// addition. Used for the whole vocabulary and for the "what is left of the tokens" after a lexeme ended inside
-// them, where one string can belong to many tokens. Immutable after construction, so shared freely between threads.
+// A trie over byte strings in depth-first order, walked front to back: a rejected byte skips its subtree with
+// one addition. Used for the whole vocabulary and for the "what is left of the tokens" after a lexeme ended
+// inside them, where one string can belong to many tokens. Immutable after construction, so shared freely
+// between threads.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ class TokenTrie {
     std::uint32_t subtree;  // nodes in the subtree, this one included
     std::uint32_t tokens;   // index of its first token; its tokens end where the next node's begin
     std::uint8_t byte;
-    std::uint8_t depth;     // 1 for a first byte
+    std::uint8_t depth;  // 1 for a first byte
     std::uint16_t unused = 0;
   };
 
@@ -46,7 +47,9 @@ class TokenTrie {
   const ByteSet& all_bytes() const { return all_bytes_; }
   /// Equal content gives equal ids within a process run (a 64-bit content hash).
   std::uint64_t id() const { return id_; }
-  std::size_t memory_bytes() const { return nodes_.size() * sizeof(Node) + tokens_.size() * sizeof(TokenId) + sizeof(*this); }
+  std::size_t memory_bytes() const {
+    return nodes_.size() * sizeof(Node) + tokens_.size() * sizeof(TokenId) + sizeof(*this);
+  }
 
  private:
   std::vector<Node> nodes_;

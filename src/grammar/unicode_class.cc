@@ -1,12 +1,12 @@
 // Unicode properties and case folding, from ICU's character database.
+#include <unicode/uchar.h>
+#include <unicode/uscript.h>
+#include <unicode/uset.h>
+
 #include <algorithm>
 #include <cctype>
 #include <memory>
 #include <string>
-
-#include <unicode/uchar.h>
-#include <unicode/uscript.h>
-#include <unicode/uset.h>
 
 #include "grammar/charset.h"
 
@@ -58,7 +58,9 @@ bool binary(const std::string& name, CharSet& out) {
 bool CharSet::unicode_property(std::string_view name, CharSet& out) {
   if (name.empty() || name.size() > 64) return false;
   for (char c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '=' && c != ' ' && c != '-' && c != ':') return false;
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '=' && c != ' ' && c != '-' &&
+        c != ':')
+      return false;
   const std::size_t equals = name.find_first_of("=:");
   if (equals != std::string_view::npos) {
     std::string key(name.substr(0, equals));
@@ -138,7 +140,8 @@ CharSet CharSet::case_folded(bool unicode) const {
     return out;
   }
   SetPtr set(uset_openEmpty());
-  for (const Range& r : ranges()) uset_addRange(set.get(), static_cast<UChar32>(r.first), static_cast<UChar32>(r.second));
+  for (const Range& r : ranges())
+    uset_addRange(set.get(), static_cast<UChar32>(r.first), static_cast<UChar32>(r.second));
   uset_closeOver(set.get(), USET_CASE_INSENSITIVE);
   add_ranges(set.get(), out);
   return out;

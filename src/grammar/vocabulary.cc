@@ -1,8 +1,8 @@
 #include "grammar/vocabulary.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "grammar/mask_store.h"
 
@@ -16,8 +16,8 @@ Result<VocabularyPtr> Vocabulary::create(Options options) {
   if (options.tokens.size() > (1u << 24)) return invalid_argument("the vocabulary has more than 2^24 tokens");
   if (options.logits_width == 0) options.logits_width = options.tokens.size();
   if (options.logits_width < options.tokens.size())
-    return invalid_argument(fmt::format("the logits are {} wide but the vocabulary has {} tokens", options.logits_width,
-                                        options.tokens.size()));
+    return invalid_argument(fmt::format("the logits are {} wide but the vocabulary has {} tokens",
+                                        options.logits_width, options.tokens.size()));
   const auto count = static_cast<TokenId>(options.tokens.size());
   std::shared_ptr<Vocabulary> v(new Vocabulary);
   v->width_ = options.logits_width;
@@ -25,7 +25,8 @@ Result<VocabularyPtr> Vocabulary::create(Options options) {
   v->special_.assign(v->tokens_.size(), false);
   for (const auto* list : {&options.special_tokens, &options.eos_tokens}) {
     for (TokenId id : *list) {
-      if (id < 0 || id >= count) return invalid_argument(fmt::format("special token {} is not in the vocabulary", id));
+      if (id < 0 || id >= count)
+        return invalid_argument(fmt::format("special token {} is not in the vocabulary", id));
       const auto i = static_cast<std::size_t>(id);
       if (v->special_[i]) continue;
       v->special_[i] = true;
@@ -49,7 +50,9 @@ Result<VocabularyPtr> Vocabulary::create(Options options) {
   return VocabularyPtr(std::move(v));
 }
 
-bool Vocabulary::is_eos(TokenId id) const { return std::binary_search(eos_.begin(), eos_.end(), id); }
+bool Vocabulary::is_eos(TokenId id) const {
+  return std::binary_search(eos_.begin(), eos_.end(), id);
+}
 
 TokenId Vocabulary::find_special(std::string_view spelling) const {
   const auto it = std::lower_bound(special_names_.begin(), special_names_.end(), spelling,
@@ -94,8 +97,8 @@ std::vector<Vocabulary::MarkerPiece> Vocabulary::split_marker(std::string_view m
 
 namespace {
 
-// Characters of a token that is all ordinary text: printable ASCII but quote and backslash, and well-formed multi-byte
-// characters. 0 when it is not.
+// Characters of a token that is all ordinary text: printable ASCII but quote and backslash, and well-formed
+// multi-byte characters. 0 when it is not.
 std::uint32_t ordinary_chars(std::string_view text) {
   std::uint32_t count = 0;
   for (std::size_t pos = 0; pos < text.size(); ++count) {
@@ -130,8 +133,12 @@ void Vocabulary::build_slices() {
   slices_[4].first_ascii = slices_[4].rest_ascii = ordinary;
   slices_[4].multibyte = true;
   for (VocabularySlice& slice : slices_) {
-    for (auto [set, kind] : {std::pair(&slice.first_ascii, &slice.first_kind), std::pair(&slice.rest_ascii, &slice.rest_kind)})
-      *kind = *set == lower ? 1 : *set == letters ? 2 : *set == ordinary ? 3 : 4;  // 4: the blank; empty sets are never asked for
+    for (auto [set, kind] :
+         {std::pair(&slice.first_ascii, &slice.first_kind), std::pair(&slice.rest_ascii, &slice.rest_kind)})
+      *kind = *set == lower      ? 1
+              : *set == letters  ? 2
+              : *set == ordinary ? 3
+                                 : 4;  // 4: the blank; empty sets are never asked for
   }
   using Entries = std::vector<std::pair<std::string_view, TokenId>>;
   std::vector<std::array<Entries, VocabularySlice::kLengths>> groups(slices_.size());

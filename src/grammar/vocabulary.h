@@ -1,5 +1,6 @@
-// The tokens a model can emit, as byte strings, and what is shared by all grammars over them: the trie, its slices and
-// the mask store. One per tokenizer, immutable after create() but for the mask store, which locks itself.
+// The tokens a model can emit, as byte strings, and what is shared by all grammars over them: the trie, its
+// slices and the mask store. One per tokenizer, immutable after create() but for the mask store, which locks
+// itself.
 #pragma once
 
 #include <array>
@@ -35,10 +36,12 @@ struct VocabularySlice {
 class Vocabulary {
  public:
   struct Options {
-    std::vector<std::string> tokens;       // index = id; the bytes the token stands for (empty: never allowed as text)
-    std::vector<TokenId> special_tokens;   // control tokens: never matched by text, whatever their spelling
-    std::vector<TokenId> eos_tokens;       // every id the engine stops on
-    std::size_t logits_width = 0;          // >= tokens.size(); ids above the tokens are always masked. 0 = tokens.size()
+    std::vector<std::string>
+        tokens;  // index = id; the bytes the token stands for (empty: never allowed as text)
+    std::vector<TokenId> special_tokens;  // control tokens: never matched by text, whatever their spelling
+    std::vector<TokenId> eos_tokens;      // every id the engine stops on
+    std::size_t logits_width =
+        0;  // >= tokens.size(); ids above the tokens are always masked. 0 = tokens.size()
     std::size_t mask_store_bytes = 256u << 20;  // budget of the shared mask store
   };
 
@@ -55,8 +58,9 @@ class Vocabulary {
   std::span<const TokenId> eos_tokens() const { return eos_; }
   /// The bytes that a grammar sees; empty for special tokens, for ids without text and for ids out of range.
   std::string_view text(TokenId id) const {
-    return id >= 0 && static_cast<std::size_t>(id) < tokens_.size() ? std::string_view(tokens_[static_cast<std::size_t>(id)])
-                                                                   : std::string_view();
+    return id >= 0 && static_cast<std::size_t>(id) < tokens_.size()
+               ? std::string_view(tokens_[static_cast<std::size_t>(id)])
+               : std::string_view();
   }
   /// Special tokens by their spelling as given; -1 when there is none.
   TokenId find_special(std::string_view spelling) const;
@@ -65,7 +69,7 @@ class Vocabulary {
 
   /// A marker cut into ordinary text and special tokens spelled in it (the longest spelling first).
   struct MarkerPiece {
-    std::string text;     // when token < 0
+    std::string text;  // when token < 0
     TokenId token = -1;
   };
   std::vector<MarkerPiece> split_marker(std::string_view marker) const;

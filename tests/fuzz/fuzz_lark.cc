@@ -1,4 +1,5 @@
-// Any bytes as a lark grammar: an error or a grammar whose masks agree with accepting; never a crash, never long.
+// Any bytes as a lark grammar: an error or a grammar whose masks agree with accepting; never a crash, never
+// long.
 #include "fuzz/grammar_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,5 +1,5 @@
-// What the grammar fuzzers share: a small vocabulary, and a matcher driven by the input's own bytes while masks are held
-// against accepting.
+// What the grammar fuzzers share: a small vocabulary, and a matcher driven by the input's own bytes while
+// masks are held against accepting.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ inline const VocabularyPtr& fuzz_vocabulary() {
   static const VocabularyPtr vocabulary = [] {
     Vocabulary::Options o;
     for (int b = 0; b < 256; ++b) o.tokens.emplace_back(1, static_cast<char>(b));
-    for (const char* s : {"ab", "\": ", "aaa", "0.", "\xC3\xA9", "  ", "<tool>", "<end>"}) o.tokens.emplace_back(s);
+    for (const char* s : {"ab", "\": ", "aaa", "0.", "\xC3\xA9", "  ", "<tool>", "<end>"})
+      o.tokens.emplace_back(s);
     o.special_tokens = {262};
     o.eos_tokens = {263};
     return std::move(Vocabulary::create(std::move(o))).value();

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "grammar/walk_vocabulary.h"
 #include "grammar/front_ends.h"
 #include "grammar/matcher.h"
+#include "grammar/walk_vocabulary.h"
 
 namespace deepinfer::grammar {
 namespace {
@@ -36,7 +36,8 @@ std::string error_of(std::string_view text) {
   return r.ok() ? "accepted" : r.error().to_string();
 }
 
-void expect_texts(std::string_view grammar, std::initializer_list<const char*> good, std::initializer_list<const char*> bad) {
+void expect_texts(std::string_view grammar, std::initializer_list<const char*> good,
+                  std::initializer_list<const char*> bad) {
   const GrammarPtr g = gbnf(grammar);
   ASSERT_NE(g, nullptr);
   for (const char* t : good) EXPECT_TRUE(whole_match(g, t)) << grammar << " refuses '" << t << "'";
@@ -99,12 +100,15 @@ TEST(Gbnf, TokensAreMatchedAsTokens) {
 }
 
 TEST(Gbnf, MistakesAreErrorsWithALine) {
-  for (const char* bad : {"", "root", "root ::=\n\nroot ::= \"a\"", "root ::= \"a", "root ::= [a", "root ::= (\"a\"", "root ::= \"a\")",
-                          "root ::= b", "root ::= \"a\"{,}", "root ::= \"a\"{5,0}", "root ::= \"a\"{99999999999}", "root ::= \"\\q\"",
-                          "root ::= *", "root ::= [z-a]", "a ::= \"x\"", "root ::= \"a\" ::= b", "root ::= \"\\ud800\""}) {
+  for (const char* bad :
+       {"", "root", "root ::=\n\nroot ::= \"a\"", "root ::= \"a", "root ::= [a", "root ::= (\"a\"",
+        "root ::= \"a\")", "root ::= b", "root ::= \"a\"{,}", "root ::= \"a\"{5,0}",
+        "root ::= \"a\"{99999999999}", "root ::= \"\\q\"", "root ::= *", "root ::= [z-a]", "a ::= \"x\"",
+        "root ::= \"a\" ::= b", "root ::= \"\\ud800\""}) {
     const std::string e = error_of(bad);
     EXPECT_NE(e, "accepted") << bad;
-    EXPECT_TRUE(e.find("line") != std::string::npos || e.find("the grammar") != std::string::npos) << bad << ": " << e;
+    EXPECT_TRUE(e.find("line") != std::string::npos || e.find("the grammar") != std::string::npos)
+        << bad << ": " << e;
   }
   EXPECT_NE(error_of("root ::= x y\nx ::= \"1\"").find("'y'"), std::string::npos);
   EXPECT_NE(error_of("root ::= root \"a\"").find("matches nothing"), std::string::npos);
@@ -112,17 +116,21 @@ TEST(Gbnf, MistakesAreErrorsWithALine) {
 
 TEST(Gbnf, BombsEndInAnErrorOrQuickly) {
   const std::clock_t begin = std::clock();
-  EXPECT_NE(error_of("root ::= " + std::string(200'000, '(') + "\"a\"" + std::string(200'000, ')')), "accepted");
+  EXPECT_NE(error_of("root ::= " + std::string(200'000, '(') + "\"a\"" + std::string(200'000, ')')),
+            "accepted");
   error_of("root ::= (((((([^x]*){0,99}){0,99}){0,99}){0,99}){0,99}){0,99}");
   std::string chain = "root ::= r0\n";
-  for (int i = 0; i < 20'000; ++i) chain += "r" + std::to_string(i) + " ::= \"(\" r" + std::to_string(i + 1) + " \")\" | \"a\"\n";
+  for (int i = 0; i < 20'000; ++i)
+    chain += "r" + std::to_string(i) + " ::= \"(\" r" + std::to_string(i + 1) + " \")\" | \"a\"\n";
   chain += "r20000 ::= \"b\"\n";
   const auto r = compile_gbnf(chain, byte_vocabulary());
   ASSERT_TRUE(r.ok()) << r.error().to_string();
   EXPECT_TRUE(whole_match(r.value(), "((a))"));
   // Every rule doubles the text of the one before: 2^200 characters, never expanded.
   std::string doubling = "root ::= d0\n";
-  for (int i = 0; i < 200; ++i) doubling += "d" + std::to_string(i) + " ::= d" + std::to_string(i + 1) + " d" + std::to_string(i + 1) + "\n";
+  for (int i = 0; i < 200; ++i)
+    doubling +=
+        "d" + std::to_string(i) + " ::= d" + std::to_string(i + 1) + " d" + std::to_string(i + 1) + "\n";
   doubling += "d200 ::= \"a\" | \"b\"\n";
   const auto d = compile_gbnf(doubling, byte_vocabulary());
   ASSERT_TRUE(d.ok()) << d.error().to_string();

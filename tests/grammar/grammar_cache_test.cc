@@ -1,9 +1,10 @@
+#include "grammar/grammar_cache.h"
+
 #include <gtest/gtest.h>
 
 #include <thread>
 
 #include "grammar/front_ends.h"
-#include "grammar/grammar_cache.h"
 #include "grammar/matcher.h"
 #include "grammar/walk_vocabulary.h"
 
@@ -37,7 +38,8 @@ TEST(GrammarCache, EqualKeysShareOneBuild) {
   GrammarCache cache;
   std::atomic<int> builds{0};
   std::vector<GrammarCache::Ticket> tickets;
-  for (int i = 0; i < 50; ++i) tickets.push_back(cache.request("regex:[a-z]+", regex_build("[a-z]+", &builds)));
+  for (int i = 0; i < 50; ++i)
+    tickets.push_back(cache.request("regex:[a-z]+", regex_build("[a-z]+", &builds)));
   const GrammarPtr first = tickets[0].get().value();
   for (auto& t : tickets) EXPECT_EQ(t.get().value(), first);
   EXPECT_EQ(cache.request("regex:[a-z]+", regex_build("[a-z]+", &builds)).get().value(), first);
@@ -87,7 +89,10 @@ TEST(GrammarCache, StaysUnderItsByteBudgetDroppingTheOldest) {
   GrammarCache cache(options);
   std::atomic<int> builds{0};
   for (int i = 0; i < 60; ++i) {
-    ASSERT_TRUE(cache.request("k" + std::to_string(i), regex_build("[a-z]{" + std::to_string(i + 1) + "}x", &builds)).get().ok());
+    ASSERT_TRUE(
+        cache.request("k" + std::to_string(i), regex_build("[a-z]{" + std::to_string(i + 1) + "}x", &builds))
+            .get()
+            .ok());
     cache.request("k0", regex_build("[a-z]{1}x", &builds)).get().ok();  // stays young
   }
   const auto stats = cache.stats();
@@ -101,12 +106,16 @@ TEST(GrammarCache, AGrammarThatUsedUpItsStatesIsBuiltAnew) {
   std::atomic<int> builds{0};
   const std::string key = "exponential";
   const auto build = [&] {
-    return cache.request(key, [&builds](const CancelFlag&) {
-      ++builds;
-      CompileOptions options;
-      options.limits.max_regex_nodes = 20'000;
-      return compile_regex("[ab]*a[ab]{40}", byte_vocabulary(), {}, options);
-    }).get().value();
+    return cache
+        .request(key,
+                 [&builds](const CancelFlag&) {
+                   ++builds;
+                   CompileOptions options;
+                   options.limits.max_regex_nodes = 20'000;
+                   return compile_regex("[ab]*a[ab]{40}", byte_vocabulary(), {}, options);
+                 })
+        .get()
+        .value();
   };
   const GrammarPtr first = build();
   Matcher m(first);
@@ -139,7 +148,10 @@ TEST(GrammarCache, ClosingCancelsWhatRunsAndWhatWaits) {
 }
 
 TEST(GrammarCache, MatchersOfOneGrammarRunOnManyThreads) {
-  const GrammarPtr g = compile_gbnf("root ::= \"[\" item (\",\" item)* \"]\"\nitem ::= root | \"\\\"\" [a-z ]* \"\\\"\"", byte_vocabulary()).value();
+  const GrammarPtr g =
+      compile_gbnf("root ::= \"[\" item (\",\" item)* \"]\"\nitem ::= root | \"\\\"\" [a-z ]* \"\\\"\"",
+                   byte_vocabulary())
+          .value();
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
   for (unsigned t = 0; t < 4; ++t) {

@@ -17,7 +17,8 @@ std::string error_of(std::string_view text) {
   return r.ok() ? "accepted" : r.error().to_string();
 }
 
-void expect_texts(std::string_view grammar, std::initializer_list<const char*> good, std::initializer_list<const char*> bad) {
+void expect_texts(std::string_view grammar, std::initializer_list<const char*> good,
+                  std::initializer_list<const char*> bad) {
   const auto g = compile_lark(grammar, byte_vocabulary());
   ASSERT_TRUE(g.ok()) << grammar << ": " << g.error().to_string();
   for (const char* t : good) EXPECT_TRUE(whole_match(g.value(), t)) << grammar << " refuses '" << t << "'";
@@ -38,7 +39,8 @@ constexpr const char* kCalculator = R"LARK(
 )LARK";
 
 TEST(Lark, CalculatorWithIgnoredBlanks) {
-  expect_texts(kCalculator, {"1", "1+2", " 1 + 2*( 3 - 4.5 ) ", "--1", "1e5/2"}, {"", "1+", "(1", "1 2", "1\n"});
+  expect_texts(kCalculator, {"1", "1+2", " 1 + 2*( 3 - 4.5 ) ", "--1", "1e5/2"},
+               {"", "1+", "(1", "1 2", "1\n"});
 }
 
 TEST(Lark, StringsRangesAndRepetition) {
@@ -48,16 +50,19 @@ TEST(Lark, StringsRangesAndRepetition) {
   expect_texts("start: /[a-c]+/i \"\\n\"", {"abC\n"}, {"abc", "d\n"});
   expect_texts("start: A B\nA.2: \"a\"\nB: A \"b\" A", {"aaba"}, {"aab", "a aba"});
   expect_texts("start: X{2,3}\nX: /é|\\u4e2d/", {"éé", "é中é"}, {"é"});
-  expect_texts("start: item (\",\" item)*\nitem: \"x\"\n%ignore / +/\n%ignore \"\\t\"", {"x, x\t,x "}, {"x x"});
+  expect_texts("start: item (\",\" item)*\nitem: \"x\"\n%ignore / +/\n%ignore \"\\t\"", {"x, x\t,x "},
+               {"x x"});
 }
 
 TEST(Lark, TerminalsMeetInIntersectionAndComplement) {
-  expect_texts("start: NAME & ~KEYWORD\nNAME: /[a-z]+/\nKEYWORD: \"if\" | \"for\"", {"i", "iff", "fo"}, {"if", "for", "1"});
+  expect_texts("start: NAME & ~KEYWORD\nNAME: /[a-z]+/\nKEYWORD: \"if\" | \"for\"", {"i", "iff", "fo"},
+               {"if", "for", "1"});
 }
 
 TEST(Lark, LazyAndStopEndAtTheFirstPossiblePlace) {
   expect_texts("start: text \"!\"\ntext[lazy]: /.*;/", {"a;!", ";!"}, {"a;b;!"});
-  expect_texts("start: body tail\nbody[stop=\"</a>\"]: /(.|\\n)*/\ntail: \"x\"", {"hi</a>x", "</a>x"}, {"hix", "a</a>b</a>x"});
+  expect_texts("start: body tail\nbody[stop=\"</a>\"]: /(.|\\n)*/\ntail: \"x\"", {"hi</a>x", "</a>x"},
+               {"hix", "a</a>b</a>x"});
 }
 
 TEST(Lark, MaxTokensEndsALexeme) {
@@ -71,21 +76,27 @@ TEST(Lark, MaxTokensEndsALexeme) {
 }
 
 TEST(Lark, InlineJsonSchemas) {
-  expect_texts("start: \"answer=\" value\nvalue: %json {\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"integer\"}}, \"required\": [\"a\"],"
-               " \"additionalProperties\": false}",
-               {"answer={\"a\": 1}"}, {"answer={}", "answer={\"a\": \"x\"}", "{\"a\": 1}"});
+  expect_texts(
+      "start: \"answer=\" value\nvalue: %json {\"type\": \"object\", \"properties\": {\"a\": {\"type\": "
+      "\"integer\"}}, \"required\": [\"a\"],"
+      " \"additionalProperties\": false}",
+      {"answer={\"a\": 1}"}, {"answer={}", "answer={\"a\": \"x\"}", "{\"a\": 1}"});
 }
 
 TEST(Lark, MistakesAndRefusalsHaveALine) {
-  for (const char* bad : {"", "start", "start: x", "start: \"a", "start: (\"a\"", "start: /a", "start: \"a\"\nstart: \"b\"", "start: A\nA: A \"x\"",
-                          "start: A\nA: start", "start: \"a\"~3..1", "start: \"z\"..\"a\"", "start: <nope>", "start: %json {", "start: A[\nA: \"a\""}) {
+  for (const char* bad :
+       {"", "start", "start: x", "start: \"a", "start: (\"a\"", "start: /a", "start: \"a\"\nstart: \"b\"",
+        "start: A\nA: A \"x\"", "start: A\nA: start", "start: \"a\"~3..1", "start: \"z\"..\"a\"",
+        "start: <nope>", "start: %json {", "start: A[\nA: \"a\""}) {
     const std::string e = error_of(bad);
     EXPECT_NE(e, "accepted") << bad;
-    EXPECT_TRUE(e.find("line") != std::string::npos || e.find("the grammar") != std::string::npos) << bad << ": " << e;
+    EXPECT_TRUE(e.find("line") != std::string::npos || e.find("the grammar") != std::string::npos)
+        << bad << ": " << e;
   }
-  for (const char* refused : {"start: t{\"a\"}\nt{x}: x", "%declare A\nstart: A", "%import other.X\nstart: X", "start[temperature=1]: \"a\"",
-                              "start: /(?=a)b/", "start: /a/m"}) {
-    EXPECT_NE(error_of(refused).find("not supported"), std::string::npos) << refused << ": " << error_of(refused);
+  for (const char* refused : {"start: t{\"a\"}\nt{x}: x", "%declare A\nstart: A", "%import other.X\nstart: X",
+                              "start[temperature=1]: \"a\"", "start: /(?=a)b/", "start: /a/m"}) {
+    EXPECT_NE(error_of(refused).find("not supported"), std::string::npos)
+        << refused << ": " << error_of(refused);
   }
 }
 
@@ -94,7 +105,8 @@ TEST(Lark, BombsEndQuickly) {
   EXPECT_NE(error_of("start: " + std::string(300'000, '(')), "accepted");
   EXPECT_NE(error_of("start: " + std::string(300'000, '~') + "A\nA: \"a\""), "accepted");
   std::string doubling = "start: A0\n";
-  for (int i = 0; i < 60; ++i) doubling += "A" + std::to_string(i) + ": A" + std::to_string(i + 1) + " A" + std::to_string(i + 1) + "\n";
+  for (int i = 0; i < 60; ++i)
+    doubling += "A" + std::to_string(i) + ": A" + std::to_string(i + 1) + " A" + std::to_string(i + 1) + "\n";
   EXPECT_NE(error_of(doubling + "A60: \"a\" | \"b\"\n"), "accepted");
   EXPECT_LT(std::clock() - begin, CLOCKS_PER_SEC);
 }

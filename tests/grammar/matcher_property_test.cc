@@ -1,5 +1,5 @@
-// Properties of the matcher over random grammars: it accepts what the definition says, masks agree with accepting,
-// and history operations equal replay.
+// Properties of the matcher over random grammars: it accepts what the definition says, masks agree with
+// accepting, and history operations equal replay.
 #include <gtest/gtest.h>
 
 #include "grammar/matcher.h"
@@ -12,7 +12,9 @@ using testing::random_vocabulary;
 using testing::RandomGrammar;
 using testing::Reference;
 
-bool bit(const std::vector<std::uint32_t>& mask, std::size_t id) { return (mask[id / 32] >> (id % 32)) & 1; }
+bool bit(const std::vector<std::uint32_t>& mask, std::size_t id) {
+  return (mask[id / 32] >> (id % 32)) & 1;
+}
 
 TEST(MatcherProperty, AcceptsExactlyWhatTheDefinitionDerives) {
   std::mt19937 vocabulary_rng(1);
@@ -36,7 +38,8 @@ TEST(MatcherProperty, AcceptsExactlyWhatTheDefinitionDerives) {
       for (unsigned i = rng() % 8; i > 0; --i) {
         std::string next(1, "abc,\" \\"[rng() % 7]);
         if (round % 2 == 0) {
-          for (int tries = 0; tries < 12 && !walker.fork().accept_bytes(next).ok(); ++tries) next[0] = "abc,\" \\"[rng() % 7];
+          for (int tries = 0; tries < 12 && !walker.fork().accept_bytes(next).ok(); ++tries)
+            next[0] = "abc,\" \\"[rng() % 7];
           if (!walker.accept_bytes(next).ok()) break;
         }
         text += next;
@@ -69,8 +72,9 @@ TEST(MatcherProperty, MaskBitEqualsAcceptForEveryTokenOfALargeVocabulary) {
         for (std::size_t id = 0; id < vocabulary->logits_width(); ++id) {
           const bool can = m.can_accept(static_cast<TokenId>(id));
           if (s.ok()) {
-            ASSERT_EQ(bit(mask, id), can) << "seed " << seed << " grammar " << g << " step " << step << " token " << id << " '"
-                                          << vocabulary->text(static_cast<TokenId>(id)) << "'";
+            ASSERT_EQ(bit(mask, id), can)
+                << "seed " << seed << " grammar " << g << " step " << step << " token " << id << " '"
+                << vocabulary->text(static_cast<TokenId>(id)) << "'";
           }
           if (can) choices.push_back(static_cast<TokenId>(id));
           ++compared;

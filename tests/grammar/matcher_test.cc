@@ -13,8 +13,12 @@ namespace {
 using testing::byte_vocabulary;
 using testing::whole_match;
 
-GrammarPtr regex(std::string_view pattern) { return compile_regex(pattern, byte_vocabulary()).value(); }
-GrammarPtr gbnf(std::string_view text) { return compile_gbnf(text, byte_vocabulary()).value(); }
+GrammarPtr regex(std::string_view pattern) {
+  return compile_regex(pattern, byte_vocabulary()).value();
+}
+GrammarPtr gbnf(std::string_view text) {
+  return compile_gbnf(text, byte_vocabulary()).value();
+}
 
 std::vector<std::uint32_t> mask_of(Matcher& m) {
   std::vector<std::uint32_t> mask(byte_vocabulary()->mask_words());
@@ -22,7 +26,9 @@ std::vector<std::uint32_t> mask_of(Matcher& m) {
   EXPECT_TRUE(s.ok()) << s.error().to_string();
   return mask;
 }
-bool bit(const std::vector<std::uint32_t>& mask, TokenId t) { return ((mask[static_cast<std::size_t>(t) / 32] >> (t % 32)) & 1) != 0; }
+bool bit(const std::vector<std::uint32_t>& mask, TokenId t) {
+  return ((mask[static_cast<std::size_t>(t) / 32] >> (t % 32)) & 1) != 0;
+}
 
 TEST(Matcher, EveryEndTokenIsAllowedOnlyWhenTheTextIsComplete) {
   const auto ends = byte_vocabulary()->eos_tokens();
@@ -40,7 +46,8 @@ TEST(Matcher, EveryEndTokenIsAllowedOnlyWhenTheTextIsComplete) {
     EXPECT_TRUE(m.finished());
     const auto mask = mask_of(m);
     for (std::size_t t = 0; t < byte_vocabulary()->token_count(); ++t)
-      EXPECT_EQ(bit(mask, static_cast<TokenId>(t)), byte_vocabulary()->is_eos(static_cast<TokenId>(t))) << "after the end only end tokens remain";
+      EXPECT_EQ(bit(mask, static_cast<TokenId>(t)), byte_vocabulary()->is_eos(static_cast<TokenId>(t)))
+          << "after the end only end tokens remain";
     EXPECT_FALSE(m.accept_token('b').ok());
     EXPECT_FALSE(m.accept_bytes("b").ok());
     m.rollback(1);
@@ -133,7 +140,8 @@ std::string forced_text(std::string_view pattern) {
 TEST(Matcher, ForcedTokensAreOnlyThoseTheTokenizerWouldChoose) {
   // "the" may go on to nothing longer: all of it is kept.
   EXPECT_EQ(forced_text("the[0-9]"), "the");
-  // Behind "x" the token `": "` could begin, but only if the quote were forced and a longer token were allowed.
+  // Behind "x" the token `": "` could begin, but only if the quote were forced and a longer token were
+  // allowed.
   EXPECT_EQ(forced_text("x\"(: \"|,)y"), "x") << "`\": \"` or `\",` might be one token with what follows";
   EXPECT_EQ(forced_text("x\"[0-9]"), "x\"");
   EXPECT_EQ(forced_text("1(23|45)"), "") << "\"123\" is one token";
@@ -176,10 +184,19 @@ TEST(Matcher, ADeadEndIsAnErrorAndNotAnEmptyMask) {
   EXPECT_EQ(s.error().code, ErrorCode::kInternal);
 }
 
+TEST(Matcher, AGrammarTooWideForItsFirstRowIsRefusedWhenCompiled) {
+  std::string text = "root ::= ";
+  for (int i = 0; i < 30'000; ++i) text += (i ? " | \"" : "\"") + std::to_string(i) + "\" root";
+  const auto g = compile_gbnf(text + " | \"\"", byte_vocabulary());
+  ASSERT_FALSE(g.ok());
+  EXPECT_EQ(g.error().code, ErrorCode::kDeadline);
+}
+
 TEST(Matcher, LongListsTakeLinearTimeAndBoundedMemory) {
-  for (const char* grammar : {"root ::= item (\",\" item)*\nitem ::= \"[\" item? \"]\"",   // a loop
-                              "root ::= item \",\" root | item\nitem ::= \"[\" item? \"]\"",  // right recursion
-                              "root ::= root \",\" item | item\nitem ::= \"[\" item? \"]\""}) {  // left recursion
+  for (const char* grammar :
+       {"root ::= item (\",\" item)*\nitem ::= \"[\" item? \"]\"",         // a loop
+        "root ::= item \",\" root | item\nitem ::= \"[\" item? \"]\"",     // right recursion
+        "root ::= root \",\" item | item\nitem ::= \"[\" item? \"]\""}) {  // left recursion
     Matcher m(gbnf(grammar));
     const std::clock_t begin = std::clock();
     std::string text;
@@ -193,7 +210,8 @@ TEST(Matcher, LongListsTakeLinearTimeAndBoundedMemory) {
 }
 
 TEST(Matcher, SweepingOldRowsChangesNothing) {
-  const GrammarPtr g = gbnf("root ::= item*\nitem ::= \"(\" root \")\" | \"[\" [a-c]{0,40} root \"]\" | \"x\"{2}");
+  const GrammarPtr g =
+      gbnf("root ::= item*\nitem ::= \"(\" root \")\" | \"[\" [a-c]{0,40} root \"]\" | \"x\"{2}");
   std::mt19937 rng(3);
   Matcher m(g);
   std::vector<TokenId> tokens;
@@ -223,7 +241,9 @@ TEST(Matcher, AnAmbiguousGrammarEndsInAnErrorOfTheRequest) {
   options.limits = limits;
   // Every length has its own item: the row grows with the text.
   std::string text = "root ::= ";
-  for (int i = 0; i < 60; ++i) text += std::string(i ? " | " : "") + "root \"" + std::string(static_cast<std::size_t>(i) + 1, 'a') + "\" root";
+  for (int i = 0; i < 60; ++i)
+    text += std::string(i ? " | " : "") + "root \"" + std::string(static_cast<std::size_t>(i) + 1, 'a') +
+            "\" root";
   text += " | \"a\"";
   const auto g = compile_gbnf(text, byte_vocabulary(), options);
   ASSERT_TRUE(g.ok()) << g.error().to_string();

@@ -1,5 +1,5 @@
-// Random grammars with a reference recogniser that follows the definitions (memoised spans, no cleverness), and random
-// vocabularies. For property tests.
+// Random grammars with a reference recogniser that follows the definitions (memoised spans, no cleverness),
+// and random vocabularies. For property tests.
 #pragma once
 
 #include <map>
@@ -42,13 +42,30 @@ struct RandomGrammar {
     const auto letter = [&] { return r.byte(static_cast<std::uint8_t>("abc,\" \\"[pick(7)])); };
     RegexId x = kEpsilonRegex;
     switch (pick(7)) {
-      case 0: x = r.concat(letter(), letter()); break;
-      case 1: x = r.plus(r.bytes(ByteSet::any_of("ab"))); break;
-      case 2: x = r.concat({r.byte('"'), r.repeat(r.bytes(ByteSet::any_of("abc ,")), 0, static_cast<std::uint32_t>(pick(5))), r.byte('"')}); break;
-      case 3: x = r.concat({r.byte('"'), r.minus(r.star(r.bytes(ByteSet::any_of("abc"))), r.literal("ab")), r.byte('"')}); break;
-      case 4: x = r.alt({r.literal("abc"), r.literal("ab"), letter()}); break;
-      case 5: x = r.repeat(r.any_char(), 1, 1 + static_cast<std::uint32_t>(pick(4))); break;
-      default: x = letter(); break;
+      case 0:
+        x = r.concat(letter(), letter());
+        break;
+      case 1:
+        x = r.plus(r.bytes(ByteSet::any_of("ab")));
+        break;
+      case 2:
+        x = r.concat({r.byte('"'),
+                      r.repeat(r.bytes(ByteSet::any_of("abc ,")), 0, static_cast<std::uint32_t>(pick(5))),
+                      r.byte('"')});
+        break;
+      case 3:
+        x = r.concat(
+            {r.byte('"'), r.minus(r.star(r.bytes(ByteSet::any_of("abc"))), r.literal("ab")), r.byte('"')});
+        break;
+      case 4:
+        x = r.alt({r.literal("abc"), r.literal("ab"), letter()});
+        break;
+      case 5:
+        x = r.repeat(r.any_char(), 1, 1 + static_cast<std::uint32_t>(pick(4)));
+        break;
+      default:
+        x = letter();
+        break;
     }
     return builder->lexeme(x);
   }
@@ -56,7 +73,8 @@ struct RandomGrammar {
   Symbol random_symbol(int depth) {
     const int kind = depth == 0 ? pick(2) : pick(8);
     if (kind <= 2) return lexemes_[static_cast<std::size_t>(pick(static_cast<int>(lexemes_.size())))];
-    if (kind <= 4) return nonterminals_[static_cast<std::size_t>(pick(static_cast<int>(nonterminals_.size())))];
+    if (kind <= 4)
+      return nonterminals_[static_cast<std::size_t>(pick(static_cast<int>(nonterminals_.size())))];
     if (kind == 5) {
       const auto min = static_cast<std::uint32_t>(pick(3));
       const std::uint32_t max = pick(2) ? kUnbounded : min + static_cast<std::uint32_t>(pick(3));
@@ -102,14 +120,16 @@ struct RandomGrammar {
 // Which spans of a text a symbol derives, by iterating to a fixed point.
 class Reference {
  public:
-  Reference(GrammarBuilder& builder, std::string text) : b_(builder), text_(std::move(text)), n_(text_.size()) {
+  Reference(GrammarBuilder& builder, std::string text)
+      : b_(builder), text_(std::move(text)), n_(text_.size()) {
     const auto spans = (n_ + 1) * (n_ + 1);
     lexeme_.resize(b_.lexemes().size());
     for (std::size_t l = 0; l < lexeme_.size(); ++l) {
       lexeme_[l].assign(spans, false);
       for (std::size_t i = 0; i <= n_; ++i)
         for (std::size_t j = i + 1; j <= n_; ++j)
-          lexeme_[l][at(i, j)] = b_.regex().matches(b_.lexemes()[l].regex, std::string_view(text_).substr(i, j - i));
+          lexeme_[l][at(i, j)] =
+              b_.regex().matches(b_.lexemes()[l].regex, std::string_view(text_).substr(i, j - i));
     }
     nonterminal_.assign(b_.nonterminals().size(), std::vector<bool>(spans, false));
     loop_.assign(b_.loops().size(), std::vector<bool>(spans, false));
@@ -139,9 +159,12 @@ class Reference {
   }
   bool holds(Symbol s, std::size_t i, std::size_t j) const {
     switch (s.kind) {
-      case Symbol::Kind::kLexeme: return lexeme_[s.id][at(i, j)];
-      case Symbol::Kind::kNonterminal: return nonterminal_[s.id][at(i, j)];
-      case Symbol::Kind::kLoop: return loop_[s.id][at(i, j)];
+      case Symbol::Kind::kLexeme:
+        return lexeme_[s.id][at(i, j)];
+      case Symbol::Kind::kNonterminal:
+        return nonterminal_[s.id][at(i, j)];
+      case Symbol::Kind::kLoop:
+        return loop_[s.id][at(i, j)];
     }
     return false;
   }
@@ -175,7 +198,8 @@ class Reference {
     const Loop& loop = e.loop;
     std::set<std::size_t> ends;
     std::set<std::pair<std::size_t, State>> seen;
-    std::vector<std::pair<std::size_t, State>> work{{i, State(e.plain ? 1 : loop.bit_count + loop.counter_caps.size(), 0)}};
+    std::vector<std::pair<std::size_t, State>> work{
+        {i, State(e.plain ? 1 : loop.bit_count + loop.counter_caps.size(), 0)}};
     bool first = true;
     while (!work.empty()) {
       auto [pos, state] = work.back();
@@ -194,7 +218,8 @@ class Reference {
           for (auto b : arm.update.set_bits) next[b] = 1;
           for (auto b : arm.update.clear_bits) next[b] = 0;
           for (auto [c, v] : arm.update.assign) next[loop.bit_count + c] = std::min(v, loop.counter_caps[c]);
-          for (auto [c, v] : arm.update.add) next[loop.bit_count + c] = std::min(next[loop.bit_count + c] + v, loop.counter_caps[c]);
+          for (auto [c, v] : arm.update.add)
+            next[loop.bit_count + c] = std::min(next[loop.bit_count + c] + v, loop.counter_caps[c]);
         }
         for (std::size_t j : after(begins, arm.body))
           if (seen.insert({j, next}).second) work.push_back({j, next});
@@ -209,12 +234,14 @@ class Reference {
   std::vector<std::vector<bool>> lexeme_, nonterminal_, loop_;
 };
 
-// `count` tokens: all single bytes of a small alphabet, then random strings over it; the last two ids are EOS.
+// `count` tokens: all single bytes of a small alphabet, then random strings over it; the last two ids are
+// EOS.
 inline VocabularyPtr random_vocabulary(std::mt19937& rng, std::size_t count) {
   static const std::string alphabet = "abc,\" \\";
   std::set<std::string> texts;
   for (char c : alphabet) texts.insert(std::string(1, c));
-  for (const char* extra : {"\xC3", "\xA9", "\xC3\xA9", "\xE4\xB8", "\xAD", "\n", "\xFF"}) texts.insert(extra);
+  for (const char* extra : {"\xC3", "\xA9", "\xC3\xA9", "\xE4\xB8", "\xAD", "\n", "\xFF"})
+    texts.insert(extra);
   while (texts.size() < count - 2) {
     std::string s;
     for (unsigned i = 1 + rng() % 7; i > 0; --i) {

@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include "grammar/regex_parser.h"
+
+#include <gtest/gtest.h>
 
 namespace deepinfer::grammar {
 namespace {
@@ -85,8 +85,8 @@ TEST(RegexParser, WhatCannotBeDoneIsRefusedByName) {
 }
 
 TEST(RegexParser, MalformedPatternsAreErrorsWithAPlace) {
-  for (const char* bad : {"(", ")", "a)", "[", "[a", "[z-a]", "*a", "a{5,0}", "\\", "\\x1", "\\q", "(?P<n", "a{99999999999}",
-                          "\\p{Nonsense}", "(?", "\xFF", "[[:alpha:]", "(?z)a"}) {
+  for (const char* bad : {"(", ")", "a)", "[", "[a", "[z-a]", "*a", "a{5,0}", "\\", "\\x1", "\\q", "(?P<n",
+                          "a{99999999999}", "\\p{Nonsense}", "(?", "\xFF", "[[:alpha:]", "(?z)a"}) {
     EXPECT_NE(error_of(bad), "accepted") << bad;
     EXPECT_NE(error_of(bad).find("offset"), std::string::npos) << bad << ": " << error_of(bad);
   }
@@ -101,7 +101,8 @@ TEST(RegexParser, DeepNestingEndsInAnError) {
   for (int i = 0; i < 2000; ++i) repeats += "{0,3}";
   EXPECT_EQ(error_of(repeats), "accepted");
   RegexPool pool;
-  const auto bomb = parse_regex(pool, "((((((a{0,1000}){0,1000}){0,1000}){0,1000}){0,1000}){0,1000}){0,1000}");
+  const auto bomb =
+      parse_regex(pool, "((((((a{0,1000}){0,1000}){0,1000}){0,1000}){0,1000}){0,1000}){0,1000}");
   ASSERT_TRUE(bomb.ok()) << bomb.error().to_string();
   EXPECT_TRUE(pool.matches(bomb.value(), std::string(300, 'a')));
 }

@@ -1,10 +1,10 @@
 // The regex algebra against brute force over a three-letter alphabet.
+#include "grammar/regex_pool.h"
+
 #include <gtest/gtest.h>
 
 #include <random>
 #include <set>
-
-#include "grammar/regex_pool.h"
 
 namespace deepinfer::grammar {
 namespace {
@@ -46,7 +46,8 @@ std::pair<RegexId, Language> random_regex(RegexPool& pool, std::mt19937& rng, in
         if (pick(2)) set.set(static_cast<std::uint8_t>(c)), l.insert(std::string(1, c));
       return {pool.bytes(set), l};
     }
-    case 1: return {kEpsilonRegex, {""}};
+    case 1:
+      return {kEpsilonRegex, {""}};
     case 2: {
       std::string s;
       for (int i = pick(3); i >= 0; --i) s.push_back(static_cast<char>('a' + pick(3)));
@@ -116,9 +117,9 @@ TEST(RegexPool, RandomExpressionsMatchTheirDefinitions) {
       const RegexId inside = pool.all_of({regex, pool.star(pool.bytes(ByteSet::range('a', 'c')))});
       const auto example = pool.example(inside);
       ASSERT_TRUE(example.ok()) << "seed " << seed;
-      ASSERT_EQ(example.value().size(), std::min_element(language.begin(), language.end(), [](auto& a, auto& b) {
-                                          return a.size() < b.size();
-                                        })->size())
+      ASSERT_EQ(example.value().size(), std::min_element(language.begin(), language.end(),
+                                                         [](auto& a, auto& b) { return a.size() < b.size(); })
+                                            ->size())
           << "seed " << seed;
     }
   }
@@ -203,7 +204,8 @@ TEST(RegexPool, IntersectionAndContainmentAreDecided) {
   EXPECT_TRUE(pool.contains(word, key).value());
   EXPECT_FALSE(pool.contains(key, word).value());
   EXPECT_FALSE(pool.intersects(pool.minus(word, key), key).value());
-  EXPECT_TRUE(pool.is_empty(pool.all_of({pool.repeat(word, 3, 3), pool.repeat(pool.byte('a'), 1, 2)})).value());
+  EXPECT_TRUE(
+      pool.is_empty(pool.all_of({pool.repeat(word, 3, 3), pool.repeat(pool.byte('a'), 1, 2)})).value());
   EXPECT_EQ(pool.enumerate(pool.repeat(pool.bytes(ByteSet::any_of("ab")), 0, 2), 10).value(),
             (std::vector<std::string>{"", "a", "b", "aa", "ab", "ba", "bb"}));
 }
@@ -231,7 +233,8 @@ TEST(RegexPool, DecimalMultiplesAgreeWithIntegerArithmetic) {
     for (int thousandths = 0; thousandths < 30'000; thousandths += 1) {
       // value * 10^scale must be an integral multiple of modulus
       const bool expected = thousandths * power % 1000 == 0 && thousandths * power / 1000 % c.modulus == 0;
-      std::string text = std::to_string(thousandths / 1000) + "." + std::to_string(1000 + thousandths % 1000).substr(1);
+      std::string text =
+          std::to_string(thousandths / 1000) + "." + std::to_string(1000 + thousandths % 1000).substr(1);
       ASSERT_EQ(pool.matches(x, text), expected) << text << " mod " << c.modulus << " scale " << c.scale;
       if (thousandths % 1000 == 0) {
         ASSERT_EQ(pool.matches(x, std::to_string(thousandths / 1000)), expected);

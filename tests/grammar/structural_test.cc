@@ -1,8 +1,9 @@
+#include "grammar/structural.h"
+
 #include <gtest/gtest.h>
 
 #include "grammar/gbnf.h"
 #include "grammar/matcher.h"
-#include "grammar/structural.h"
 #include "grammar/walk_vocabulary.h"
 
 namespace deepinfer::grammar {
@@ -82,7 +83,8 @@ TEST(Structural, TheAnswersGrammarBeginsAfterTheReasoning) {
   for (const bool token : {false, true}) {
     for (const bool optional : {false, true}) {
       GrammarBuilder b;
-      const auto start = build_after_reasoning(b, token ? "</think>" : "[/think]", optional, gbnf("root ::= \"{\" [a-z]* \"}\""), *byte_vocabulary());
+      const auto start = build_after_reasoning(b, token ? "</think>" : "[/think]", optional,
+                                               gbnf("root ::= \"{\" [a-z]* \"}\""), *byte_vocabulary());
       ASSERT_TRUE(start.ok());
       b.set_start(start.value());
       const GrammarPtr g = compile(std::move(b), byte_vocabulary()).value();

@@ -1,4 +1,5 @@
-// A small vocabulary for tests: every byte is a token of its own id, then some longer strings, then control tokens.
+// A small vocabulary for tests: every byte is a token of its own id, then some longer strings, then control
+// tokens.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,8 +17,10 @@ inline const VocabularyPtr& byte_vocabulary() {
   static const VocabularyPtr vocabulary = [] {
     Vocabulary::Options o;
     for (int b = 0; b < 256; ++b) o.tokens.emplace_back(1, static_cast<char>(b));
-    for (const char* s : {"\": \"", "\", \"", "\":", "{\"", "\"}", "  ", "\n  ", "the", "ing", " and", "true", "false", "null", "e\"", "é", "中文",
-                          "123", "0.", "]}", "},", "[[", "abc", "ab", "bc", "\\n", "\\u00", "e4 ", "Nf", "x=", "; ", "int "})
+    for (const char* s :
+         {"\": \"", "\", \"", "\":", "{\"",   "\"}",  "  ",  "\n  ", "the", "ing", " and", "true",
+          "false",  "null",   "e\"", "é",     "中文", "123", "0.",   "]}",  "},",  "[[",   "abc",
+          "ab",     "bc",     "\\n", "\\u00", "e4 ",  "Nf",  "x=",   "; ",  "int "})
       o.tokens.emplace_back(s);
     for (const char* s : {"<end>", "<stop>", "<think>", "</think>", "<tool>"}) {
       o.special_tokens.push_back(static_cast<TokenId>(o.tokens.size()));
@@ -54,7 +57,8 @@ inline Walk random_walk(const GrammarPtr& g, unsigned seed, int steps) {
     if (!s.ok()) return walk;
     std::vector<TokenId> choices;
     for (std::size_t id = 0; id < v.token_count(); ++id)
-      if (((mask[id / 32] >> (id % 32)) & 1) != 0 && !v.is_special(static_cast<TokenId>(id))) choices.push_back(static_cast<TokenId>(id));
+      if (((mask[id / 32] >> (id % 32)) & 1) != 0 && !v.is_special(static_cast<TokenId>(id)))
+        choices.push_back(static_cast<TokenId>(id));
     if (choices.empty()) return walk;
     const TokenId t = choices[rng() % choices.size()];
     EXPECT_TRUE(m.accept_token(t).ok());
