@@ -27,6 +27,7 @@ struct ModelOptions {
   std::int64_t block_count = 0;   ///< cache blocks; default: one context of 32,768 positions
   std::int64_t slot_count = 0;    ///< sequences at once; default 32
   int threads = 0;                ///< default: physical cores
+  bool engram_in_memory = false;  ///< copy Engram tables at load; else rows are read from the file mapping when needed
 };
 
 /// One backbone layer.

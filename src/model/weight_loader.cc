@@ -114,7 +114,13 @@ std::span<const std::int64_t> WeightLoader::i64(const std::string& name) {
   return {copy, count};
 }
 
-std::span<const std::uint8_t> WeightLoader::bytes(const std::string& name) const { return tensor(name).u8(); }
+std::span<const std::uint8_t> WeightLoader::bytes(const std::string& name, bool copy) {
+  const std::span<const std::uint8_t> stored = tensor(name).u8();
+  if (!copy) return stored;
+  std::uint8_t* to = allocate(stored.size());
+  std::copy(stored.begin(), stored.end(), to);
+  return {to, stored.size()};
+}
 
 ExpertWeights WeightLoader::expert(const std::string& prefix) {
   return {matrix(prefix + ".w1"), matrix(prefix + ".w3"), matrix(prefix + ".w2")};

@@ -31,8 +31,8 @@ class WeightLoader {
   std::span<const std::uint16_t> bf16(const std::string& name);
   /// An I64 or I32 tensor.
   std::span<const std::int64_t> i64(const std::string& name);
-  /// Raw codes and scales of an Engram table; not copied, so rows are read from the mapping when they are needed.
-  std::span<const std::uint8_t> bytes(const std::string& name) const;
+  /// Raw codes and scales of an Engram table, copied or left in the mapping, where rows are read when they are needed.
+  std::span<const std::uint8_t> bytes(const std::string& name, bool copy);
 
   ExpertWeights expert(const std::string& prefix);
   /// Bytes of the copies made so far.

@@ -10,7 +10,7 @@ namespace {
 std::size_t zu(std::int64_t v) { return static_cast<std::size_t>(v); }
 
 struct EngramWeights {
-  std::span<const std::uint8_t> table, scale;  // in the mapping: only the rows in use are ever read
+  std::span<const std::uint8_t> table, scale;  // usually in the mapping: only the rows in use are ever read
   Weight wkv;
   std::vector<float> qk_weight;
 };
@@ -27,8 +27,8 @@ class DeepseekV41 final : public Decoder {
     for (const std::int64_t layer : config_.engram->layers) {
       const std::string prefix = fmt::format("layers.{}.engram", layer);
       EngramWeights w;
-      w.table = loader_.bytes(prefix + ".embed.weight");
-      w.scale = loader_.bytes(prefix + ".embed.scale");
+      w.table = loader_.bytes(prefix + ".embed.weight", options.engram_in_memory);
+      w.scale = loader_.bytes(prefix + ".embed.scale", options.engram_in_memory);
       w.wkv = loader_.matrix(prefix + ".wkv");
       const std::span<const float> q = loader_.vector(prefix + ".q_weight"), k = loader_.vector(prefix + ".k_weight");
       w.qk_weight.resize(q.size());
