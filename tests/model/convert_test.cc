@@ -13,7 +13,9 @@
 #include "model/convert/quantize_checkpoint.h"
 #include "model/convert/random_checkpoint.h"
 #include "model/convert/random_values.h"
+#include "model/engram_hash.h"
 #include "model/open_model.h"
+#include "model/tensor_list.h"
 #include "support/golden.h"
 #include "tensor/float_formats.h"
 #include "tensor/quantize.h"
@@ -266,6 +268,26 @@ TEST_P(RandomCheckpoint, DependsOnShapeAndSeedOnly) {
 
 INSTANTIATE_TEST_SUITE_P(Families, RandomCheckpoint, ::testing::Values(Family::kDeepseekV4, Family::kDeepseekV41),
                          [](const auto& i) { return i.param == Family::kDeepseekV4 ? "v4" : "v41"; });
+
+// The shapes measurements use: about 1.7 billion backbone parameters each, and Engram tables that fit their hash.
+TEST(BenchShapes, AreWhole) {
+  for (const char* path : {"bench/shapes/v41-mini.json", "bench/shapes/v4-mini.json"}) {
+    const Result<ModelConfig> config = parse_config(text_of(path));
+    ASSERT_TRUE(config.ok()) << path << ": " << config.error().to_string();
+    std::int64_t routed = 0;
+    for (const ExpectedTensor& t : expected_tensors(*config)) {
+      if (t.kind == TensorKind::kRoutedExpert) routed += t.parameters();
+    }
+    EXPECT_NEAR(static_cast<double>(routed), 1.5e9, 0.05e9) << path;
+    if (!config->engram) continue;
+    std::vector<std::int32_t> map(static_cast<std::size_t>(config->vocab_size));
+    for (std::size_t i = 0; i < map.size(); ++i) {
+      map[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % config->engram->compressed_vocab);
+    }
+    const Result<EngramHash> hash = EngramHash::create(*config->engram, map);
+    EXPECT_TRUE(hash.ok()) << path << ": " << hash.error().to_string();
+  }
+}
 
 TEST(RandomCheckpointErrors, AreClear) {
   const TempFolder folder;
