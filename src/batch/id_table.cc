@@ -13,6 +13,9 @@ namespace deepinfer {
 namespace {
 
 constexpr std::size_t kFirstCapacity = 1 << 14;
+// Every so many new ids the mapping's pages are given back to the page cache: the file may grow with the input, the
+// process's resident memory must not.
+constexpr std::size_t kReleaseEvery = 256;
 constexpr int kLineBits = 48;
 constexpr std::uint64_t kLineMask = (std::uint64_t{1} << kLineBits) - 1;
 
@@ -98,7 +101,7 @@ Result<std::int64_t> IdTable::claim(IdHash hash, std::int64_t line) {
     Entry& entry = entries_[i];
     if (entry.high_and_line == 0) {
       entry = {hash.low, (std::uint64_t{hash.high} << kLineBits) | static_cast<std::uint64_t>(line)};
-      ++used_;
+      if (++used_ % kReleaseEvery == 0) ::madvise(entries_, capacity_ * sizeof(Entry), MADV_DONTNEED);
       return line;
     }
     if (entry.low == hash.low && entry.high_and_line >> kLineBits == hash.high) {
