@@ -13,8 +13,8 @@ namespace deepinfer {
 namespace {
 
 constexpr std::size_t kFirstCapacity = 1 << 14;
-// Every so many new ids the mapping's pages are given back to the page cache: the file may grow with the input, the
-// process's resident memory must not.
+// Every so many new ids the mapping's pages are given back to the page cache: the file may grow with the
+// input, the process's resident memory must not.
 constexpr std::size_t kReleaseEvery = 256;
 constexpr int kLineBits = 48;
 constexpr std::uint64_t kLineMask = (std::uint64_t{1} << kLineBits) - 1;

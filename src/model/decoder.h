@@ -1,5 +1,6 @@
-// What the forward passes of both families have in common: checking a step, its rotations, the token embedding, the
-// final hidden rows and the head. A family derives from it and runs its layers (deepseek_v41/, deepseek_v4/).
+// What the forward passes of both families have in common: checking a step, its rotations, the token
+// embedding, the final hidden rows and the head. A family derives from it and runs its layers (deepseek_v41/,
+// deepseek_v4/).
 #pragma once
 
 #include <memory>
@@ -23,11 +24,12 @@ namespace deepinfer {
 struct ModelOptions {
   Numerics numerics = Numerics::official();
   KernelChoice kernels = KernelChoice::kFast;
-  std::int64_t max_rows = 0;      ///< rows of one step; default 512
-  std::int64_t block_count = 0;   ///< cache blocks; default: one context of 32,768 positions
-  std::int64_t slot_count = 0;    ///< sequences at once; default 32
-  int threads = 0;                ///< default: physical cores
-  bool engram_in_memory = false;  ///< copy Engram tables at load; else rows are read from the file mapping when needed
+  std::int64_t max_rows = 0;     ///< rows of one step; default 512
+  std::int64_t block_count = 0;  ///< cache blocks; default: one context of 32,768 positions
+  std::int64_t slot_count = 0;   ///< sequences at once; default 32
+  int threads = 0;               ///< default: physical cores
+  bool engram_in_memory =
+      false;  ///< copy Engram tables at load; else rows are read from the file mapping when needed
 };
 
 /// One backbone layer.
@@ -37,7 +39,8 @@ struct LayerWeights {
   AttentionWeights attention;
   MoeWeights moe;
   /// prefix such as "layers.3".
-  static LayerWeights load(WeightLoader& loader, const std::string& prefix, std::int64_t experts, std::int64_t top_k);
+  static LayerWeights load(WeightLoader& loader, const std::string& prefix, std::int64_t experts,
+                           std::int64_t top_k);
 };
 
 class Decoder : public Model {
@@ -59,11 +62,12 @@ class Decoder : public Model {
   /// Takes what every family needs; `config` and the tensor list were checked.
   Decoder(Checkpoint checkpoint, ModelConfig config, const ModelOptions& options, CacheStorage cache);
 
-  /// Runs the layers on streams_ [rows, 4, hidden] and leaves the final collapse weights in final_pre_ [rows, 4].
-  /// `chunks` are the step's, for what depends on token history.
+  /// Runs the layers on streams_ [rows, 4, hidden] and leaves the final collapse weights in final_pre_ [rows,
+  /// 4]. `chunks` are the step's, for what depends on token history.
   virtual Status run_layers(const BlockContext& c, std::span<const Chunk> chunks) = 0;
 
-  /// An error naming the layer when the mixing weights (which every value of the streams enters) are not finite.
+  /// An error naming the layer when the mixing weights (which every value of the streams enters) are not
+  /// finite.
   Status check_finite(const std::vector<float>& pre, std::int64_t rows, std::int64_t layer) const;
 
   Checkpoint checkpoint_;

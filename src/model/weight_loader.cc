@@ -1,5 +1,7 @@
 #include "model/weight_loader.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 
 #include "base/check.h"
@@ -8,14 +10,29 @@
 namespace deepinfer {
 namespace {
 
-bool aligned(const void* p, std::size_t to) { return reinterpret_cast<std::uintptr_t>(p) % to == 0; }
+// Gives whole pages of a mapped tensor back to the page cache: after packing, nobody reads the stored form
+// again, and it should not count as this process's memory beside the packed copy. Read again they would come
+// from the file.
+void release_pages(std::span<const std::byte> stored) {
+  constexpr std::uintptr_t kPage = 4096;
+  const auto begin = (reinterpret_cast<std::uintptr_t>(stored.data()) + kPage - 1) / kPage * kPage;
+  const auto end = reinterpret_cast<std::uintptr_t>(stored.data() + stored.size()) / kPage * kPage;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+bool aligned(const void* p, std::size_t to) {
+  return reinterpret_cast<std::uintptr_t>(p) % to == 0;
+}
 
 }  // namespace
 
-WeightLoader::WeightLoader(const Checkpoint& checkpoint, const ModelConfig& config, bool pack, const Exec& exec)
+WeightLoader::WeightLoader(const Checkpoint& checkpoint, const ModelConfig& config, bool pack,
+                           const Exec& exec)
     : checkpoint_(checkpoint), config_(config), pack_(pack), exec_(exec) {}
 
-void WeightLoader::Free::operator()(std::uint8_t* p) const { std::free(p); }
+void WeightLoader::Free::operator()(std::uint8_t* p) const {
+  std::free(p);
+}
 
 std::uint8_t* WeightLoader::allocate(std::size_t bytes) {
   constexpr std::size_t kAlign = 64;
@@ -76,7 +93,9 @@ Weight WeightLoader::matrix(const std::string& name) {
     w.data = copy;
   }
   if (!pack_) return w;
-  return cpu::pack_weight(w, allocate_packed(cpu::packed_size_bytes(w)), exec_.threads);
+  const Weight packed = cpu::pack_weight(w, allocate_packed(cpu::packed_size_bytes(w)), exec_.threads);
+  release_pages(stored.data);
+  return packed;
 }
 
 std::span<const float> WeightLoader::vector(const std::string& name) {

@@ -1,6 +1,7 @@
-// Turns named tensors of a checkpoint into what operators read: matrices (as stored, or packed once for the fast kernels)
-// and fp32 vectors. Owns every copy it makes; the stored bytes stay in the checkpoint's mapping. Shapes and types were
-// checked against the expected list before (model/tensor_list.h), so a missing tensor here is a broken invariant.
+// Turns named tensors of a checkpoint into what operators read: matrices (as stored, or packed once for the
+// fast kernels) and fp32 vectors. Owns every copy it makes; the stored bytes stay in the checkpoint's
+// mapping. Shapes and types were checked against the expected list before (model/tensor_list.h), so a missing
+// tensor here is a broken invariant.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,8 @@ class WeightLoader {
   std::span<const std::uint16_t> bf16(const std::string& name);
   /// An I64 or I32 tensor.
   std::span<const std::int64_t> i64(const std::string& name);
-  /// Raw codes and scales of an Engram table, copied or left in the mapping, where rows are read when they are needed.
+  /// Raw codes and scales of an Engram table, copied or left in the mapping, where rows are read when they
+  /// are needed.
   std::span<const std::uint8_t> bytes(const std::string& name, bool copy);
 
   ExpertWeights expert(const std::string& prefix);

@@ -1,5 +1,5 @@
-// Converted checkpoints run: a quantised copy stays near its source, quantising what was dequantised changes no bit, and random
-// checkpoints are deterministic, unkind and still give ordinary logits.
+// Converted checkpoints run: a quantised copy stays near its source, quantising what was dequantised changes
+// no bit, and random checkpoints are deterministic, unkind and still give ordinary logits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,9 @@ using testing::read_file;
 using testing::Runner;
 using testing::TempFolder;
 
-std::string text_of(const std::string& path) { return read_file(path); }
+std::string text_of(const std::string& path) {
+  return read_file(path);
+}
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const std::size_t at = text.find(from);
@@ -39,12 +41,14 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 std::vector<TokenId> some_tokens(std::int64_t count, std::int64_t vocab) {
   RandomBits bits(5, "tokens");
   std::vector<TokenId> out;
-  for (std::int64_t i = 0; i < count; ++i) out.push_back(static_cast<TokenId>(bits.below(static_cast<std::uint64_t>(vocab))));
+  for (std::int64_t i = 0; i < count; ++i)
+    out.push_back(static_cast<TokenId>(bits.below(static_cast<std::uint64_t>(vocab))));
   return out;
 }
 
-std::vector<float> run(const std::string& folder, const std::vector<TokenId>& tokens, const Numerics& numerics,
-                       KernelChoice kernels = KernelChoice::kFast, std::int64_t chunk = 256) {
+std::vector<float> run(const std::string& folder, const std::vector<TokenId>& tokens,
+                       const Numerics& numerics, KernelChoice kernels = KernelChoice::kFast,
+                       std::int64_t chunk = 256) {
   const std::unique_ptr<Decoder> model = testing::open_or_die(
       folder, {.numerics = numerics, .kernels = kernels, .block_count = 4, .slot_count = 1, .threads = 1});
   Runner runner(*model, 0, 0, 1024);
@@ -70,7 +74,9 @@ Distance distance(const std::vector<float>& a, const std::vector<float>& b, std:
       d.mean += delta / static_cast<double>(a.size());
       d.kl += std::exp(x[i]) / zx * (x[i] - std::log(zx) - y[i] + std::log(zy)) / static_cast<double>(rows);
     }
-    d.argmax += std::max_element(x, x + vocab) - x == std::max_element(y, y + vocab) - y ? 1.0 / static_cast<double>(rows) : 0;
+    d.argmax += std::max_element(x, x + vocab) - x == std::max_element(y, y + vocab) - y
+                    ? 1.0 / static_cast<double>(rows)
+                    : 0;
   }
   return d;
 }
@@ -86,17 +92,20 @@ TEST(Quantize, TinyV4StaysNearItsSource) {
     Numerics numerics;
     double mean, kl, argmax;
   };
-  // The source is untrained, so a rounding that turns a router or a selection moves much; its logits have a standard
-  // deviation of 2. The distances are stated in docs/convert.md; a float64 computation with the same quantised weights is
-  // 0.26 (FP8) and 0.60 (FP4) from the source.
-  for (const Bound& b : {Bound{"FP8 experts, fp32 activations", false, Numerics::reference(false), 0.32, 0.10, 0.70},
-                         Bound{"FP4 experts, fp32 activations", true, Numerics::reference(false), 0.70, 0.37, 0.42},
-                         Bound{"FP4 experts, official", true, Numerics::official(), 0.72, 0.40, 0.42}}) {
+  // The source is untrained, so a rounding that turns a router or a selection moves much; its logits have a
+  // standard deviation of 2. The distances are stated in docs/convert.md; a float64 computation with the same
+  // quantised weights is 0.26 (FP8) and 0.60 (FP4) from the source.
+  for (const Bound& b :
+       {Bound{"FP8 experts, fp32 activations", false, Numerics::reference(false), 0.32, 0.10, 0.70},
+        Bound{"FP4 experts, fp32 activations", true, Numerics::reference(false), 0.70, 0.37, 0.42},
+        Bound{"FP4 experts, official", true, Numerics::official(), 0.72, 0.40, 0.42}}) {
     const std::string folder = target.file(b.name);
-    const Result<WrittenCheckpoint> written = quantize_checkpoint("models/tiny-v4", folder, {.fp4_experts = b.fp4});
+    const Result<WrittenCheckpoint> written =
+        quantize_checkpoint("models/tiny-v4", folder, {.fp4_experts = b.fp4});
     ASSERT_TRUE(written.ok()) << written.error().to_string();
     const Distance d = distance(source, run(folder, prompt, b.numerics), 1024);
-    std::printf("%s: mean |dlogit| %.3f, max %.2f, KL %.4f, argmax %.1f %%\n", b.name, d.mean, d.max, d.kl, 100 * d.argmax);
+    std::printf("%s: mean |dlogit| %.3f, max %.2f, KL %.4f, argmax %.1f %%\n", b.name, d.mean, d.max, d.kl,
+                100 * d.argmax);
     EXPECT_LE(d.mean, b.mean) << b.name;
     EXPECT_LE(d.kl, b.kl) << b.name;
     EXPECT_GE(d.argmax, b.argmax) << b.name;
@@ -123,7 +132,8 @@ void write_dequantised(const std::string& target) {
     if (name.ends_with(".scale")) continue;
     const TensorView* scale = checkpoint->find(std::string(name.substr(0, name.size() - 7)) + ".scale");
     if (!name.ends_with(".weight") || scale == nullptr) {
-      sources.push_back({std::string(name), t->dtype, t->shape, [t](SafetensorsWriter& w) { return w.append(t->data); }});
+      sources.push_back(
+          {std::string(name), t->dtype, t->shape, [t](SafetensorsWriter& w) { return w.append(t->data); }});
       continue;
     }
     const bool fp4 = t->dtype == DType::kI8;
@@ -163,7 +173,8 @@ TEST(Quantize, QuantisingWhatWasDequantisedChangesNoLogit) {
   const Result<WrittenCheckpoint> written = quantize_checkpoint(folder.file("plain"), folder.file("q"), {});
   ASSERT_TRUE(written.ok()) << written.error().to_string();
   const std::vector<TokenId> prompt = some_tokens(150, 8192);
-  EXPECT_EQ(run(folder.file("q"), prompt, Numerics::official()), run("models/demo-v41", prompt, Numerics::official()));
+  EXPECT_EQ(run(folder.file("q"), prompt, Numerics::official()),
+            run("models/demo-v41", prompt, Numerics::official()));
 }
 
 TEST(Quantize, RefusesWhatItCannotDo) {
@@ -186,9 +197,11 @@ TEST(Quantize, RefusesWhatItCannotDo) {
   const Result<Checkpoint> checkpoint = Checkpoint::open(broken);
   ASSERT_TRUE(checkpoint.ok());
   const std::byte* file = checkpoint->shards()[0].file().bytes().data();
-  const std::size_t at = static_cast<std::size_t>(checkpoint->find("layers.3.attn.wo_b.weight")->data.data() - file) + 300;
+  const std::size_t at =
+      static_cast<std::size_t>(checkpoint->find("layers.3.attn.wo_b.weight")->data.data() - file) + 300;
   bytes[at] = '\x80', bytes[at + 1] = '\x7f';
-  std::filesystem::permissions(shard, std::filesystem::perms::owner_write, std::filesystem::perm_options::add);
+  std::filesystem::permissions(shard, std::filesystem::perms::owner_write,
+                               std::filesystem::perm_options::add);
   folder.write("broken/model-00001-of-00001.safetensors", bytes);
   EXPECT_THAT(error_of(broken, folder.file("c")), HasSubstr("layers.3.attn.wo_b.weight: row 2 holds"));
   EXPECT_FALSE(std::filesystem::exists(folder.file("c") + "/config.json"));
@@ -206,8 +219,8 @@ class RandomCheckpoint : public ::testing::TestWithParam<Family> {};
 
 TEST_P(RandomCheckpoint, RunsWithOrdinaryLogitsAndTheSameBitsOnEveryKernel) {
   const TempFolder folder;
-  const Result<WrittenCheckpoint> written =
-      random_checkpoint(small_shape(GetParam()), folder.file("m"), {.seed = 3, .max_shard_bytes = std::int64_t{1} << 20});
+  const Result<WrittenCheckpoint> written = random_checkpoint(
+      small_shape(GetParam()), folder.file("m"), {.seed = 3, .max_shard_bytes = std::int64_t{1} << 20});
   ASSERT_TRUE(written.ok()) << written.error().to_string();
   EXPECT_GT(written->shards, 1);
   const std::int64_t vocab = GetParam() == Family::kDeepseekV41 ? 8192 : 1024;
@@ -257,7 +270,8 @@ TEST_P(RandomCheckpoint, DependsOnShapeAndSeedOnly) {
   EXPECT_NE(fingerprint("c", {.seed = 2}), first);
   // Other shards, same tensors.
   ASSERT_TRUE(random_checkpoint(shape, folder.file("d"), {.seed = 1, .max_shard_bytes = 1 << 20}).ok());
-  const Result<Checkpoint> one = Checkpoint::open(folder.file("a")), many = Checkpoint::open(folder.file("d"));
+  const Result<Checkpoint> one = Checkpoint::open(folder.file("a")),
+                           many = Checkpoint::open(folder.file("d"));
   ASSERT_TRUE(one.ok() && many.ok());
   for (const std::string_view name : one->names()) {
     const TensorView *a = one->find(name), *b = many->find(name);
@@ -266,10 +280,12 @@ TEST_P(RandomCheckpoint, DependsOnShapeAndSeedOnly) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, RandomCheckpoint, ::testing::Values(Family::kDeepseekV4, Family::kDeepseekV41),
+INSTANTIATE_TEST_SUITE_P(Families, RandomCheckpoint,
+                         ::testing::Values(Family::kDeepseekV4, Family::kDeepseekV41),
                          [](const auto& i) { return i.param == Family::kDeepseekV4 ? "v4" : "v41"; });
 
-// The shapes measurements use: about 1.7 billion backbone parameters each, and Engram tables that fit their hash.
+// The shapes measurements use: about 1.7 billion backbone parameters each, and Engram tables that fit their
+// hash.
 TEST(BenchShapes, AreWhole) {
   for (const char* path : {"bench/shapes/v41-mini.json", "bench/shapes/v4-mini.json"}) {
     const Result<ModelConfig> config = parse_config(text_of(path));
@@ -311,12 +327,14 @@ TEST(RandomCheckpointErrors, RoutingTablesMustNameExperts) {
     ASSERT_TRUE(checkpoint.ok());
     const std::byte* file = checkpoint->shards()[0].file().bytes().data();
     const TensorView* table = checkpoint->find("layers.1.ffn.gate.tid2eid");
-    bytes[static_cast<std::size_t>(table->data.data() - file) + 8 * 10] = 8;  // token 3, first expert; there are 0..7
+    bytes[static_cast<std::size_t>(table->data.data() - file) + 8 * 10] =
+        8;  // token 3, first expert; there are 0..7
   }
   folder.write(shard, bytes);
   const Result<std::unique_ptr<Decoder>> model = open_model(folder.file("m"), {});
   ASSERT_FALSE(model.ok());
-  EXPECT_THAT(model.error().to_string(), HasSubstr("layers.1.ffn.gate.tid2eid: token 3 is routed to expert 8"));
+  EXPECT_THAT(model.error().to_string(),
+              HasSubstr("layers.1.ffn.gate.tid2eid: token 3 is routed to expert 8"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Long sequences: selections that cover everything equal dense attention, borders of windows, groups, blocks and selections up
-// to 32,769 positions, loss by position, and Engram rows from memory or from the file.
+// Long sequences: selections that cover everything equal dense attention, borders of windows, groups, blocks
+// and selections up to 32,769 positions, loss by position, and Engram rows from memory or from the file.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,12 +23,15 @@ using testing::read_file;
 using testing::Runner;
 using testing::TempFolder;
 
-std::size_t zu(std::int64_t v) { return static_cast<std::size_t>(v); }
+std::size_t zu(std::int64_t v) {
+  return static_cast<std::size_t>(v);
+}
 
 std::vector<TokenId> random_tokens(std::uint32_t seed, std::int64_t count, std::int64_t vocab) {
   std::mt19937 rng(seed);
   std::vector<TokenId> out;
-  for (std::int64_t i = 0; i < count; ++i) out.push_back(static_cast<TokenId>(3 + rng() % (static_cast<std::uint32_t>(vocab) - 3)));
+  for (std::int64_t i = 0; i < count; ++i)
+    out.push_back(static_cast<TokenId>(3 + rng() % (static_cast<std::uint32_t>(vocab) - 3)));
   return out;
 }
 
@@ -71,15 +74,17 @@ TEST_P(Selection, OfEveryEntryEqualsDenseAttentionBitForBit) {
     test::OwnedWindow ring(rng, make_record_format(shape.window, kDim, kRope), 3, kWindow + 16);
     test::OwnedPool pool(rng, make_record_format(shape.pool, kDim, kRope), f.block_count(), shape.ratio);
     const std::vector<float> q = test::random_values(rng, f.step.rows * kHeads * kDim);
-    const std::vector<float> fresh = test::random_values(rng, f.step.rows * kDim), sink = test::random_values(rng, kHeads);
+    const std::vector<float> fresh = test::random_values(rng, f.step.rows * kDim),
+                             sink = test::random_values(rng, kHeads);
     std::vector<std::int32_t> selected(zu(f.step.rows * kTopK)), count(zu(f.step.rows));
     for (std::int64_t t = 0; t < f.step.rows; ++t) {
       count[zu(t)] = static_cast<std::int32_t>((f.step.position[zu(t)] + 1) / shape.ratio);
       std::iota(selected.begin() + t * kTopK, selected.begin() + t * kTopK + count[zu(t)], 0);
     }
     std::vector<float> sparse(q.size()), dense(q.size());
-    AttentionOp op{q.data(),      sparse.data(), kHeads,          kDim,         0.125f, sink.data(), &f.step, kWindow, fresh.data(),
-                   ring.window,   pool.pool,     selected.data(), count.data(), kTopK,  Round::kBf16};
+    AttentionOp op{q.data(),    sparse.data(),   kHeads,       kDim,         0.125f,
+                   sink.data(), &f.step,         kWindow,      fresh.data(), ring.window,
+                   pool.pool,   selected.data(), count.data(), kTopK,        Round::kBf16};
     ops.attention({&threads}, op);
     op.o = dense.data();
     op.selected = nullptr;
@@ -89,10 +94,13 @@ TEST_P(Selection, OfEveryEntryEqualsDenseAttentionBitForBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Selection, ::testing::Values(KernelChoice::kReference, KernelChoice::kFast),
-                         [](const auto& i) { return i.param == KernelChoice::kReference ? "reference" : "fast"; });
+                         [](const auto& i) {
+                           return i.param == KernelChoice::kReference ? "reference" : "fast";
+                         });
 
 // A copy of a bundled model whose indexers keep `top_k` entries.
-std::string with_top_k(const TempFolder& folder, const std::string& source, const std::string& from, const std::string& to) {
+std::string with_top_k(const TempFolder& folder, const std::string& source, const std::string& from,
+                       const std::string& to) {
   const std::string target = folder.file(to);
   std::filesystem::create_directory(target);
   for (const auto& entry : std::filesystem::directory_iterator(source)) {
@@ -108,14 +116,16 @@ std::string with_top_k(const TempFolder& folder, const std::string& source, cons
   return target;
 }
 
-// While no more entries exist than an indexer keeps, how many it would keep does not matter; afterwards it does.
+// While no more entries exist than an indexer keeps, how many it would keep does not matter; afterwards it
+// does.
 TEST(Selection, IsEverythingWhileThereAreNoMoreThanTopKEntries) {
   struct Case {
     const char* folder;
     const char *top_k, *larger;
     std::int64_t all_until;  // positions: top_k entries of the densest pool
   };
-  for (const Case& c : {Case{"models/tiny-v4", "32", "4096", 4 * 32 + 3}, Case{"models/demo-v41", "64", "256", 64}}) {
+  for (const Case& c :
+       {Case{"models/tiny-v4", "32", "4096", 4 * 32 + 3}, Case{"models/demo-v41", "64", "256", 64}}) {
     const TempFolder folder;
     const ModelOptions options{.block_count = 4, .slot_count = 1, .threads = 1};
     const auto narrow = testing::open_or_die(c.folder, options);
@@ -135,7 +145,8 @@ TEST(Selection, IsEverythingWhileThereAreNoMoreThanTopKEntries) {
 
 // ---- borders ----
 
-// The logits at border positions must not depend on where chunks end, and decoding across a border equals prefilling across it.
+// The logits at border positions must not depend on where chunks end, and decoding across a border equals
+// prefilling across it.
 void check_borders(const std::string& folder, const std::vector<std::int64_t>& borders) {
   const std::int64_t length = borders.back() + 2;
   const std::int64_t blocks = (length + kBlockTokens - 1) / kBlockTokens;
@@ -164,13 +175,18 @@ TEST(Borders, OfWindowsGroupsBlocksAndSelections) {
   check_borders("models/tiny-v4", {32, 128, 144, 256, 512, 1024});
   check_borders("models/demo-v41", {64, 128, 144, 256, 512});
 }
-TEST(BordersSlow, V4UpTo32769) { check_borders("models/tiny-v4", {128, 4096, 8192, 16384, 32768}); }
-TEST(BordersSlow, V41UpTo32769) { check_borders("models/demo-v41", {128, 4096, 8192, 16384, 32768}); }
+TEST(BordersSlow, V4UpTo32769) {
+  check_borders("models/tiny-v4", {128, 4096, 8192, 16384, 32768});
+}
+TEST(BordersSlow, V41UpTo32769) {
+  check_borders("models/demo-v41", {128, 4096, 8192, 16384, 32768});
+}
 
 // ---- loss by position ----
 
-// Held-out documents, each once by itself and once inside one long text: what a document loses by standing far from the
-// beginning must not grow with the distance. Comparing a document with itself leaves only the effect of the position.
+// Held-out documents, each once by itself and once inside one long text: what a document loses by standing
+// far from the beginning must not grow with the distance. Comparing a document with itself leaves only the
+// effect of the position.
 TEST(LossByPositionSlow, DoesNotRiseAlongALongText) {
   const std::string text = read_file("tests/golden/v41-demo/demo_golden.json");
   const Result<Json> golden = parse_json(text);
@@ -180,7 +196,8 @@ TEST(LossByPositionSlow, DoesNotRiseAlongALongText) {
     auto& ids = documents.emplace_back();
     for (const Json& id : list.as_array()) ids.push_back(static_cast<TokenId>(id.as_int()));
   }
-  const auto model = testing::open_or_die("models/demo-v41", {.max_rows = 512, .block_count = 80, .slot_count = 2, .threads = 1});
+  const auto model = testing::open_or_die(
+      "models/demo-v41", {.max_rows = 512, .block_count = 80, .slot_count = 2, .threads = 1});
   const auto vocab = zu(model->vocab_size());
   // Sum of the losses of tokens [from, end) of a document appended to `runner`.
   const auto loss = [&](Runner& runner, const std::vector<TokenId>& ids, std::size_t from) {
@@ -190,17 +207,20 @@ TEST(LossByPositionSlow, DoesNotRiseAlongALongText) {
       const float* row = logits.data() + (t - 1) * vocab;
       const float top = *std::max_element(row, row + vocab);
       double z = 0;
-      for (std::size_t i = 0; i < vocab; ++i) z += std::exp(static_cast<double>(row[i]) - static_cast<double>(top));
+      for (std::size_t i = 0; i < vocab; ++i)
+        z += std::exp(static_cast<double>(row[i]) - static_cast<double>(top));
       sum += std::log(z) + static_cast<double>(top) - static_cast<double>(row[ids[t]]);
     }
     return sum;
   };
-  constexpr std::size_t kBegin = 128;  // a document's first tokens are easier or harder with another text before them
+  constexpr std::size_t kBegin =
+      128;  // a document's first tokens are easier or harder with another text before them
   constexpr std::int64_t kBucket = 4096, kLength = 16384;
   std::vector<double> inside(4), alone(4), tokens(4);
   Runner longer(*model, 0, 0, kLength);
   for (const std::vector<TokenId>& document : documents) {
-    if (document.size() <= kBegin || longer.length() + static_cast<std::int64_t>(document.size()) > kLength) continue;
+    if (document.size() <= kBegin || longer.length() + static_cast<std::int64_t>(document.size()) > kLength)
+      continue;
     const auto bucket = zu(longer.length() / kBucket);
     Runner single(*model, 1, 72, 1024);
     alone[bucket] += loss(single, document, kBegin);
@@ -221,7 +241,8 @@ TEST(EngramTables, InMemoryAndMappedGiveTheSameBitsAtEveryConcurrency) {
   const ModelOptions mapped{.max_rows = 256, .block_count = 256, .slot_count = 256, .threads = 2};
   ModelOptions copied = mapped;
   copied.engram_in_memory = true;
-  const auto a = testing::open_or_die("models/demo-v41", mapped), b = testing::open_or_die("models/demo-v41", copied);
+  const auto a = testing::open_or_die("models/demo-v41", mapped),
+             b = testing::open_or_die("models/demo-v41", copied);
   const auto vocab = zu(a->vocab_size());
   for (const std::int64_t sequences : {1, 2, 3, 16, 24, 32, 64, 128, 256}) {
     std::vector<std::vector<float>> last;
@@ -244,11 +265,13 @@ TEST(EngramTables, InMemoryAndMappedGiveTheSameBitsAtEveryConcurrency) {
       ASSERT_TRUE(model->logits(0, sequences, logits).ok());
       last.push_back(std::move(logits));
     }
-    ASSERT_EQ(std::memcmp(last[0].data(), last[1].data(), last[0].size() * sizeof(float)), 0) << sequences << " sequences";
+    ASSERT_EQ(std::memcmp(last[0].data(), last[1].data(), last[0].size() * sizeof(float)), 0)
+        << sequences << " sequences";
     // And the first sequence's row is the one it has alone.
     static std::vector<float> first;
     if (first.empty()) first.assign(last[0].begin(), last[0].begin() + static_cast<std::ptrdiff_t>(vocab));
-    ASSERT_EQ(std::memcmp(last[0].data(), first.data(), vocab * sizeof(float)), 0) << sequences << " sequences";
+    ASSERT_EQ(std::memcmp(last[0].data(), first.data(), vocab * sizeof(float)), 0)
+        << sequences << " sequences";
   }
 }
 

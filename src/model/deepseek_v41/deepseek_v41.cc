@@ -1,13 +1,15 @@
 #include "model/deepseek_v41/deepseek_v41.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace deepinfer {
 namespace {
 
-std::size_t zu(std::int64_t v) { return static_cast<std::size_t>(v); }
+std::size_t zu(std::int64_t v) {
+  return static_cast<std::size_t>(v);
+}
 
 struct EngramWeights {
   std::span<const std::uint8_t> table, scale;  // usually in the mapping: only the rows in use are ever read
@@ -30,7 +32,8 @@ class DeepseekV41 final : public Decoder {
       w.table = loader_.bytes(prefix + ".embed.weight", options.engram_in_memory);
       w.scale = loader_.bytes(prefix + ".embed.scale", options.engram_in_memory);
       w.wkv = loader_.matrix(prefix + ".wkv");
-      const std::span<const float> q = loader_.vector(prefix + ".q_weight"), k = loader_.vector(prefix + ".k_weight");
+      const std::span<const float> q = loader_.vector(prefix + ".q_weight"),
+                                   k = loader_.vector(prefix + ".k_weight");
       w.qk_weight.resize(q.size());
       for (std::size_t i = 0; i < q.size(); ++i) w.qk_weight[i] = q[i] * k[i];
       engram_.push_back(std::move(w));
@@ -46,7 +49,8 @@ class DeepseekV41 final : public Decoder {
   Status run_layers(const BlockContext& c, std::span<const Chunk> chunks) override {
     // The first sub-layer reads stream 0, which equals the others.
     for (std::int64_t t = 0; t < c.rows(); ++t) {
-      for (std::int64_t j = 0; j < config_.streams; ++j) final_pre_[zu(t * config_.streams + j)] = j == 0 ? 1.0f : 0.0f;
+      for (std::int64_t j = 0; j < config_.streams; ++j)
+        final_pre_[zu(t * config_.streams + j)] = j == 0 ? 1.0f : 0.0f;
     }
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
       const LayerPlan& plan = config_.plan[zu(layer)];
@@ -76,14 +80,15 @@ class DeepseekV41 final : public Decoder {
     std::copy_n(ffn_mix_.pre.begin(), c.rows() * config_.streams, final_pre_.begin());
   }
 
-  void run_engram(const BlockContext& c, std::int64_t layer, std::int64_t table, std::span<const Chunk> chunks) {
+  void run_engram(const BlockContext& c, std::int64_t layer, std::int64_t table,
+                  std::span<const Chunk> chunks) {
     const EngramWeights& w = engram_[zu(table)];
     const std::int64_t per_token = hash_.rows_per_token();
     std::int64_t row = 0;
     for (const Chunk& chunk : chunks) {
       // The n-grams of the first rows reach back into the history.
-      const std::int64_t behind =
-          std::min<std::int64_t>(static_cast<std::int64_t>(chunk.history.size()), config_.engram->max_ngram - 1);
+      const std::int64_t behind = std::min<std::int64_t>(static_cast<std::int64_t>(chunk.history.size()),
+                                                         config_.engram->max_ngram - 1);
       tokens_.assign(chunk.history.end() - behind, chunk.history.end());
       tokens_.insert(tokens_.end(), chunk.tokens.begin(), chunk.tokens.end());
       for (std::size_t i = 0; i < chunk.tokens.size(); ++i, ++row) {
@@ -93,8 +98,8 @@ class DeepseekV41 final : public Decoder {
     }
     const std::int64_t width = per_token * config_.engram->head_dim;
     const std::int64_t kv_width = (config_.streams + 1) * config_.hidden;
-    ops_.engram_gather(exec_, {row_ids_.data(), per_token, w.table.data(), w.scale.data(), config_.engram->head_dim,
-                               c.rows(), rows_.data()});
+    ops_.engram_gather(exec_, {row_ids_.data(), per_token, w.table.data(), w.scale.data(),
+                               config_.engram->head_dim, c.rows(), rows_.data()});
     const float* x = quantized_input(c, rows_.data(), width, quantized_rows_.data());
     ops_.linear(exec_, {x, width, w.wkv, engram_kv_.data(), kv_width, c.rows(), c.round()});
     ops_.engram_gate(exec_, {.x = streams_.data(),
@@ -119,18 +124,19 @@ class DeepseekV41 final : public Decoder {
 }  // namespace
 
 Result<std::unique_ptr<Decoder>> open_deepseek_v41(Checkpoint checkpoint, const ModelConfig& config,
-                                                   const ModelOptions& options, std::vector<std::int32_t> token_map,
-                                                   CacheStorage cache) {
+                                                   const ModelOptions& options,
+                                                   std::vector<std::int32_t> token_map, CacheStorage cache) {
   EngramHash hash;
   if (config.engram) {
     if (config.quantization.block == 0) {
-      return unsupported("Engram tables are read in FP8 only; `deepinfer convert --quantize` writes a copy that runs",
-                         checkpoint.folder());
+      return unsupported(
+          "Engram tables are read in FP8 only; `deepinfer convert --quantize` writes a copy that runs",
+          checkpoint.folder());
     }
     DI_ASSIGN(hash, EngramHash::create(*config.engram, std::move(token_map)));
   }
-  return std::unique_ptr<Decoder>(
-      std::make_unique<DeepseekV41>(std::move(checkpoint), config, options, std::move(hash), std::move(cache)));
+  return std::unique_ptr<Decoder>(std::make_unique<DeepseekV41>(std::move(checkpoint), config, options,
+                                                                std::move(hash), std::move(cache)));
 }
 
 }  // namespace deepinfer
