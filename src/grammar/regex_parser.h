@@ -16,8 +16,8 @@
 namespace deepinfer::grammar {
 
 enum class RegexSyntax {
-  kEcma,  // JSON Schema: ECMA-262 with the u flag where it matters; \d \w are ASCII, [ is plain inside a
-          // class, an invalid {..} is plain text, . excludes the four line terminators
+  kEcma,     // JSON Schema: ECMA-262 with the u flag where it matters; \d \w are ASCII, [ is plain inside a
+             // class, an invalid {..} is plain text, . excludes the four line terminators
   kGeneral,  // as in Rust and Python: nested classes with && -- ~~, [:alpha:], (?x), . excludes \n
 };
 

@@ -1,5 +1,5 @@
-// Any bytes as a JSON Schema: an error with words, or a grammar whose masks agree with what it accepts and whose
-// random walks are JSON texts.
+// Any bytes as a JSON Schema: an error with words, or a grammar whose masks agree with what it accepts and
+// whose random walks are JSON texts.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -1,12 +1,12 @@
-// The official suites through the matcher: every instance is written as JSON and pushed in byte by byte. No instance that is
-// invalid may get through. Whatever else differs from the suite (a schema that is refused, a valid instance that is
-// not accepted) is in json_schema_ratchet.jsonl with its reason, and nothing else is: the file only shrinks.
+// The official suites through the matcher: every instance is written as JSON and pushed in byte by byte. No
+// instance that is invalid may get through. Whatever else differs from the suite (a schema that is refused, a
+// valid instance that is not accepted) is in json_schema_ratchet.jsonl with its reason, and nothing else is:
+// the file only shrinks.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <map>
-
 #include <nlohmann/json.hpp>
 
 #include "grammar/byte_vocabulary.h"
@@ -51,7 +51,8 @@ Summary run_suite(const std::string& directory, const std::string& name, SchemaO
     const auto symbol = add_json_schema(builder, group.schema, options);
     if (!symbol.ok()) {
       // A schema without values is refused; that loses nothing.
-      const bool loses = std::any_of(group.tests.begin(), group.tests.end(), [](const auto& t) { return t.valid; });
+      const bool loses =
+          std::any_of(group.tests.begin(), group.tests.end(), [](const auto& t) { return t.valid; });
       if (loses) {
         found[group.name()] = "refused";
         EXPECT_FALSE(symbol.error().where.empty()) << group.name() << ": " << symbol.error().to_string();
@@ -75,8 +76,8 @@ Summary run_suite(const std::string& directory, const std::string& name, SchemaO
       const bool accepted = taken.ok() && matcher.is_accepting();
       if (accepted == test.valid) continue;
       if (accepted) {
-        ADD_FAILURE() << "accepted although invalid: " << group.name() << " / " << test.description << "\n  schema "
-                      << group.schema << "\n  value " << test.instance;
+        ADD_FAILURE() << "accepted although invalid: " << group.name() << " / " << test.description
+                      << "\n  schema " << group.schema << "\n  value " << test.instance;
       } else {
         found[group.name() + " / " + test.description] = "rejected";
         whole = false;
@@ -88,12 +89,14 @@ Summary run_suite(const std::string& directory, const std::string& name, SchemaO
   for (const auto& [what, outcome] : found) {
     const auto known = expected.find(what);
     EXPECT_TRUE(known != expected.end() && known->second == outcome)
-        << "not in the ratchet: " << nlohmann::json({{"suite", name}, {"case", what}, {"outcome", outcome}, {"reason", ""}});
+        << "not in the ratchet: "
+        << nlohmann::json({{"suite", name}, {"case", what}, {"outcome", outcome}, {"reason", ""}});
   }
   for (const auto& [what, outcome] : expected) {
     EXPECT_TRUE(found.contains(what)) << "now right, to be taken out of the ratchet: " << what;
   }
-  std::printf("%s: %zu of %zu schemas wholly right, %zu instances\n", name.c_str(), sum.whole, sum.schemas, sum.tests);
+  std::printf("%s: %zu of %zu schemas wholly right, %zu instances\n", name.c_str(), sum.whole, sum.schemas,
+              sum.tests);
   return sum;
 }
 
@@ -132,7 +135,8 @@ TEST(JsonSchemaSuite, RealWorldSchemas) {
     for (const auto& test : entry.at("tests")) {
       Matcher matcher(*compiled);
       const bool accepted = matcher.accept_bytes(test.at("data").dump()).ok() && matcher.is_accepting();
-      EXPECT_EQ(accepted, test.at("valid").get<bool>()) << entry.at("name") << ": " << test.at("data").dump().substr(0, 200);
+      EXPECT_EQ(accepted, test.at("valid").get<bool>())
+          << entry.at("name") << ": " << test.at("data").dump().substr(0, 200);
     }
   }
   EXPECT_GE(taken * 100, total * 92) << taken << " of " << total;

@@ -51,12 +51,17 @@ TEST(NumberLanguage, RangesAndMultiplesAgreeWithDecimalComparison) {
     NumberBranch branch;
     if (pick(4) != 0) branch.low = decimal(random_text(pick(3)));
     if (pick(4) != 0) branch.high = decimal(random_text(pick(3)));
-    if (branch.low && branch.high && compare(*branch.low, *branch.high) > 0) std::swap(branch.low, branch.high);
+    if (branch.low && branch.high && compare(*branch.low, *branch.high) > 0)
+      std::swap(branch.low, branch.high);
     branch.low_open = branch.low && pick(2) != 0;
     branch.high_open = branch.high && pick(2) != 0;
     branch.integral = static_cast<Integral>(pick(3));
-    if (pick(3) == 0) branch.multiples.push_back(decimal(std::vector<std::string>{"7", "0.25", "12", "0.1", "30"}[static_cast<std::size_t>(pick(5))]));
-    if (pick(5) == 0) branch.non_multiples.push_back(decimal(std::vector<std::string>{"2", "0.5", "9"}[static_cast<std::size_t>(pick(3))]));
+    if (pick(3) == 0)
+      branch.multiples.push_back(decimal(
+          std::vector<std::string>{"7", "0.25", "12", "0.1", "30"}[static_cast<std::size_t>(pick(5))]));
+    if (pick(5) == 0)
+      branch.non_multiples.push_back(
+          decimal(std::vector<std::string>{"2", "0.5", "9"}[static_cast<std::size_t>(pick(3))]));
     if (pick(5) == 0) branch.excluded.push_back(decimal(random_text(pick(2))));
     if (!tidy(branch)) continue;
     grammar::RegexPool pool;
@@ -68,9 +73,10 @@ TEST(NumberLanguage, RangesAndMultiplesAgreeWithDecimalComparison) {
       if (i % 7 == 0 && branch.high) text = branch.high->to_string();
       if (i % 5 == 0) text = (pick(2) != 0 ? "-0" : "0") + std::string(pick(2) != 0 ? ".00" : "");
       ASSERT_EQ(pool.matches(*language, text), holds(branch, decimal(text)))
-          << text << " low " << (branch.low ? branch.low->to_string() : "-") << (branch.low_open ? " open" : "") << " high "
-          << (branch.high ? branch.high->to_string() : "-") << (branch.high_open ? " open" : "") << " integral "
-          << static_cast<int>(branch.integral) << " multiples " << branch.multiples.size() << branch.non_multiples.size();
+          << text << " low " << (branch.low ? branch.low->to_string() : "-")
+          << (branch.low_open ? " open" : "") << " high " << (branch.high ? branch.high->to_string() : "-")
+          << (branch.high_open ? " open" : "") << " integral " << static_cast<int>(branch.integral)
+          << " multiples " << branch.multiples.size() << branch.non_multiples.size();
     }
     EXPECT_FALSE(pool.matches(*language, "01"));
     EXPECT_FALSE(pool.matches(*language, "1."));

@@ -78,12 +78,16 @@ Result<bool> in_object(Normaliser& n, const ObjectBranch& b, const JsonValue& v)
 Result<bool> is_member(Normaliser& n, NodeId node, const JsonValue& v) {
   DI_ASSIGN(const Form* form, n.form(node));
   switch (v.kind) {
-    case JsonValue::Kind::kNull: return form->null;
-    case JsonValue::Kind::kBool: return v.boolean ? form->truth : form->falsity;
+    case JsonValue::Kind::kNull:
+      return form->null;
+    case JsonValue::Kind::kBool:
+      return v.boolean ? form->truth : form->falsity;
     case JsonValue::Kind::kNumber:
-      return std::any_of(form->numbers.begin(), form->numbers.end(), [&](const auto& b) { return in_numbers(b, v.number); });
+      return std::any_of(form->numbers.begin(), form->numbers.end(),
+                         [&](const auto& b) { return in_numbers(b, v.number); });
     case JsonValue::Kind::kString:
-      return std::any_of(form->strings.begin(), form->strings.end(), [&](const auto& b) { return n.contains(b, v.text); });
+      return std::any_of(form->strings.begin(), form->strings.end(),
+                         [&](const auto& b) { return n.contains(b, v.text); });
     case JsonValue::Kind::kArray:
       for (const ArrayBranch& b : form->arrays) {
         DI_ASSIGN(const bool ok, in_array(n, b, v));

@@ -1,5 +1,5 @@
-// Whether a JSON value is in a normal form, decided on the value itself. An oracle for the normaliser that knows nothing
-// of grammars, lexemes or spellings.
+// Whether a JSON value is in a normal form, decided on the value itself. An oracle for the normaliser that
+// knows nothing of grammars, lexemes or spellings.
 #pragma once
 
 #include "grammar/schema/normaliser.h"

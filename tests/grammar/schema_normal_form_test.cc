@@ -7,7 +7,8 @@
 namespace deepinfer::schema {
 namespace {
 
-void check_suite(const std::string& directory, SchemaDraft draft, FormatMode formats, std::size_t least_schemas) {
+void check_suite(const std::string& directory, SchemaDraft draft, FormatMode formats,
+                 std::size_t least_schemas) {
   SchemaOptions options;
   options.default_draft = draft;
   options.formats = formats;
@@ -32,8 +33,8 @@ void check_suite(const std::string& directory, SchemaDraft draft, FormatMode for
         whole = false;
         break;
       }
-      EXPECT_EQ(*verdict, test.valid) << group.name() << " / " << test.description << "\n  schema " << group.schema
-                                      << "\n  value " << test.instance;
+      EXPECT_EQ(*verdict, test.valid) << group.name() << " / " << test.description << "\n  schema "
+                                      << group.schema << "\n  value " << test.instance;
     }
     taken += whole ? 1 : 0;
   }
@@ -43,7 +44,9 @@ void check_suite(const std::string& directory, SchemaDraft draft, FormatMode for
 TEST(SchemaNormalForm, AgreesWithDraft202012) {
   check_suite("draft2020-12", SchemaDraft::kDraft202012, FormatMode::kAnnotate, 300);
 }
-TEST(SchemaNormalForm, AgreesWithDraft7) { check_suite("draft7", SchemaDraft::kDraft7, FormatMode::kAnnotate, 200); }
+TEST(SchemaNormalForm, AgreesWithDraft7) {
+  check_suite("draft7", SchemaDraft::kDraft7, FormatMode::kAnnotate, 200);
+}
 
 }  // namespace
 }  // namespace deepinfer::schema

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -50,13 +49,14 @@ SchemaDocuments suite_documents() {
   const fs::path remotes = kData / "json-schema-test-suite" / "remotes";
   for (const auto& entry : fs::recursive_directory_iterator(remotes)) {
     if (entry.path().extension() != ".json") continue;
-    out["http://localhost:1234/" + fs::relative(entry.path(), remotes).generic_string()] = read_file(entry.path());
+    out["http://localhost:1234/" + fs::relative(entry.path(), remotes).generic_string()] =
+        read_file(entry.path());
   }
   const fs::path meta = kData / "json-schema-metaschemas";
   for (const auto& entry : fs::recursive_directory_iterator(meta / "draft2020-12")) {
     if (!entry.is_regular_file()) continue;
-    out["https://json-schema.org/draft/2020-12/" + fs::relative(entry.path(), meta / "draft2020-12").generic_string()] =
-        read_file(entry.path());
+    out["https://json-schema.org/draft/2020-12/" +
+        fs::relative(entry.path(), meta / "draft2020-12").generic_string()] = read_file(entry.path());
   }
   out["http://json-schema.org/draft-07/schema"] = read_file(meta / "draft7" / "schema");
   return out;

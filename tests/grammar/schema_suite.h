@@ -1,4 +1,5 @@
-// Reads suites in the layout of JSON-Schema-Test-Suite: a file is a list of groups, a group a schema with instances.
+// Reads suites in the layout of JSON-Schema-Test-Suite: a file is a list of groups, a group a schema with
+// instances.
 #pragma once
 
 #include <string>

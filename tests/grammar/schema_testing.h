@@ -10,7 +10,8 @@
 
 namespace deepinfer::grammar {
 
-inline Result<GrammarPtr> compile_schema(std::string_view schema, const SchemaOptions& options = {}, SchemaNotes* notes = nullptr) {
+inline Result<GrammarPtr> compile_schema(std::string_view schema, const SchemaOptions& options = {},
+                                         SchemaNotes* notes = nullptr) {
   return compile_json_schema(schema, byte_vocabulary(), options, notes);
 }
 
