@@ -284,6 +284,35 @@ INSTANTIATE_TEST_SUITE_P(Families, RandomCheckpoint,
                          ::testing::Values(Family::kDeepseekV4, Family::kDeepseekV41),
                          [](const auto& i) { return i.param == Family::kDeepseekV4 ? "v4" : "v41"; });
 
+// Draft tensors of both kinds belong to a V4 checkpoint and change neither its layers nor its logits. (A
+// random tensor depends on its name alone, so the three backbones are the same.)
+TEST(DraftTensors, AreAcceptedAndChangeNothing) {
+  const TempFolder folder;
+  const std::string plain = small_shape(Family::kDeepseekV4);
+  const std::string none = "\"num_nextn_predict_layers\": 0";
+  const std::string dspark =
+      "\"num_nextn_predict_layers\": 1, \"dspark_block_size\": 5, \"dspark_noise_token_id\": 3, "
+      "\"dspark_target_layer_ids\": [3, 4, 5], \"dspark_markov_rank\": 16";
+  const std::vector<TokenId> prompt = some_tokens(140, 1024);
+  std::vector<float> want;
+  std::int64_t draft_tensors = 0;
+  for (const std::string& draft : {none, std::string("\"num_nextn_predict_layers\": 1"), dspark}) {
+    const std::string shape = replaced(plain, none, draft);
+    const std::string target = folder.file(std::to_string(draft.size()));
+    ASSERT_TRUE(random_checkpoint(shape, target, {}).ok()) << draft;
+    const Result<ModelConfig> config = parse_config(shape);
+    ASSERT_TRUE(config.ok());
+    EXPECT_EQ(config->layers, 6);
+    std::int64_t count = 0;
+    for (const ExpectedTensor& t : expected_tensors(*config)) count += t.kind == TensorKind::kDraft ? 1 : 0;
+    EXPECT_TRUE(draft == none ? count == 0 : count > draft_tensors) << count;
+    draft_tensors = count;
+    const std::vector<float> logits = run(target, prompt, Numerics::official());
+    if (want.empty()) want = logits;
+    EXPECT_EQ(logits, want) << draft;
+  }
+}
+
 // The shapes measurements use: about 1.7 billion backbone parameters each, and Engram tables that fit their
 // hash.
 TEST(BenchShapes, AreWhole) {
