@@ -12,17 +12,25 @@ function(di_module)
 endfunction()
 
 # di_test(NAME base_test LABELS foundation [slow] SOURCES … LIBS di_base …)
-# Tests run in the source root, so they open models/… and tests/… by relative path. Test suites with "Slow" in
-# their name get the label slow too.
+# Tests run in the source root, so they open models/… and tests/… by relative path. Test suites with "Slow." in
+# their full name (FooSlow.Bar) get the label slow too.
 function(di_test)
   cmake_parse_arguments(T "" "NAME" "SOURCES;LABELS;LIBS" ${ARGN})
   add_executable(${T_NAME} ${T_SOURCES})
   target_include_directories(${T_NAME} PRIVATE "${CMAKE_SOURCE_DIR}/tests")
   target_link_libraries(${T_NAME} PRIVATE ${T_LIBS} GTest::gtest_main GTest::gmock)
   gtest_discover_tests(${T_NAME} DISCOVERY_MODE PRE_TEST WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}"
-                       TEST_FILTER "-*Slow*" PROPERTIES LABELS "${T_LABELS}" TIMEOUT 900)
+                       TEST_FILTER "-*Slow.*" TEST_LIST ${T_NAME}_quick PROPERTIES TIMEOUT 900)
   gtest_discover_tests(${T_NAME} DISCOVERY_MODE PRE_TEST WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}"
-                       TEST_FILTER "*Slow*" PROPERTIES LABELS "${T_LABELS};slow" TIMEOUT 3600)
+                       TEST_FILTER "*Slow.*" TEST_LIST ${T_NAME}_slow PROPERTIES TIMEOUT 3600)
+  # Discovery cannot carry a list of labels, so they are set behind it.
+  set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${T_NAME}_labels.cmake")
+  file(WRITE "${labels_file}"
+    "foreach(test IN LISTS ${T_NAME}_quick)\n"
+    "  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"${T_LABELS}\")\nendforeach()\n"
+    "foreach(test IN LISTS ${T_NAME}_slow)\n"
+    "  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"${T_LABELS};slow\")\nendforeach()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")
 endfunction()
 
 # di_fuzzer(NAME fuzz_json SOURCES … LIBS …): the entry point LLVMFuzzerTestOneInput with a driver that mutates the corpus

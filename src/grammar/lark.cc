@@ -227,6 +227,7 @@ class LarkParser {
         DI_ASSIGN(std::string one, name());
         names.push_back(std::move(one));
       }
+      if (names.empty()) return error("a name was expected between the parentheses");
       skip_blanks();
       std::string alias = names[0];
       if (names.size() == 1 && take("->")) {
