@@ -13,9 +13,6 @@ namespace deepinfer {
 namespace {
 
 constexpr std::size_t kFirstCapacity = 1 << 14;
-// Every so many new ids the mapping's pages are given back to the page cache: the file may grow with the
-// input, the process's resident memory must not.
-constexpr std::size_t kReleaseEvery = 256;
 constexpr int kLineBits = 48;
 constexpr std::uint64_t kLineMask = (std::uint64_t{1} << kLineBits) - 1;
 
@@ -85,7 +82,7 @@ Status IdTable::grow() {
     const Entry& entry = entries_[i];
     if (entry.high_and_line == 0) continue;
     const auto line = static_cast<std::int64_t>(entry.high_and_line & kLineMask);
-    DI_TRY(larger.claim({entry.low, static_cast<std::uint16_t>(entry.high_and_line >> kLineBits)}, line));
+    larger.place({entry.low, static_cast<std::uint16_t>(entry.high_and_line >> kLineBits)}, line);
   }
   std::swap(fd_, larger.fd_);
   std::swap(entries_, larger.entries_);
@@ -97,11 +94,23 @@ Status IdTable::grow() {
 Result<std::int64_t> IdTable::claim(IdHash hash, std::int64_t line) {
   DI_CHECK(line > 0 && static_cast<std::uint64_t>(line) <= kLineMask, "line number ", line);
   if (used_ * 10 >= capacity_ * 7) DI_TRY(grow());
+  const std::int64_t owner = place(hash, line);
+  // The pages go back to the page cache at once: the file grows with the input, resident memory must not, and
+  // one fault can bring in a whole folio. A few microseconds a line.
+  if (owner == line) release();
+  return owner;
+}
+
+void IdTable::release() {
+  ::madvise(entries_, capacity_ * sizeof(Entry), MADV_DONTNEED);
+}
+
+std::int64_t IdTable::place(IdHash hash, std::int64_t line) {
   for (std::size_t i = hash.low & (capacity_ - 1);; i = (i + 1) & (capacity_ - 1)) {
     Entry& entry = entries_[i];
     if (entry.high_and_line == 0) {
       entry = {hash.low, (std::uint64_t{hash.high} << kLineBits) | static_cast<std::uint64_t>(line)};
-      if (++used_ % kReleaseEvery == 0) ::madvise(entries_, capacity_ * sizeof(Entry), MADV_DONTNEED);
+      ++used_;
       return line;
     }
     if (entry.low == hash.low && entry.high_and_line >> kLineBits == hash.high) {

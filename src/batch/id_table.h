@@ -43,6 +43,9 @@ class IdTable {
   IdTable() = default;
   Status map(std::size_t capacity);
   Status grow();
+  /// claim() without growing.
+  std::int64_t place(IdHash hash, std::int64_t line);
+  void release();
 
   std::string folder_;
   int fd_ = -1;
