@@ -3,6 +3,7 @@
 #include <array>
 
 #include "grammar/schema/uri.h"
+#include "io/json.h"
 
 namespace deepinfer::schema {
 namespace {
@@ -50,19 +51,6 @@ const JsonValue* string_member(const JsonValue& object, std::string_view key) {
   return value != nullptr && value->is_string() ? value : nullptr;
 }
 
-std::string escape_pointer(std::string_view token) {
-  std::string out;
-  for (const char c : token) {
-    if (c == '~')
-      out += "~0";
-    else if (c == '/')
-      out += "~1";
-    else
-      out += c;
-  }
-  return out;
-}
-
 std::string unescape_pointer(std::string_view token) {
   std::string out;
   for (std::size_t i = 0; i < token.size(); ++i) {
@@ -79,7 +67,7 @@ bool find_pointer(const JsonValue& at, const JsonValue* wanted, std::string& pat
   if (&at == wanted) return true;
   const std::size_t length = path.size();
   for (const auto& [key, value] : at.members) {
-    path += "/" + escape_pointer(key);
+    path += "/" + json_pointer_token(key);
     if (find_pointer(value, wanted, path)) return true;
     path.resize(length);
   }
